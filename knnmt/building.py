@@ -1,0 +1,253 @@
+"""From parallel text to a datastore: read, encode, one forward pass, parts on disk, index, manifest.
+
+A part depends only on the corpus and the settings. So a build that was killed goes on after its last whole part
+and ends with the same store as one that was not.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from knnmt.batching import batches_by_tokens
+from knnmt.corpus import Corpus, Segment, Skipped, read_segments, survey
+from knnmt.errors import CorpusError, SettingsError, StoreError
+from knnmt.files import rename_durably, write_json
+from knnmt.index import build_index, make_index
+from knnmt.keys import teacher_forced_keys
+from knnmt.model import TranslationModel
+from knnmt.parts import EncodedSegment, PartWriter, finished_parts
+from knnmt.progress import Advance, progress_bar
+from knnmt.store import (
+    BUILDING,
+    INDEX,
+    MANIFEST,
+    PARTS,
+    FileRecord,
+    IndexRecord,
+    Manifest,
+    ModelRecord,
+    PartRecord,
+    Store,
+    map_column,
+)
+from knnmt.version import __version__
+
+SEGMENTS_ENCODED_AT_ONCE = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSettings:
+    """How to build; the defaults suit a laptop."""
+
+    index: str | None = None  # a FAISS factory string; None: chosen by size
+    limit: int | None = None  # segments at most
+    batch_tokens: int = 4096  # padded tokens a forward pass
+    part_entries: int = 131_072  # entries a part: what a kill can cost
+    resume: bool = False
+    show_progress: bool = False
+
+    def __post_init__(self) -> None:
+        for flag, value in (("--limit", self.limit), ("--batch-tokens", self.batch_tokens)):
+            if value is not None and value < 1:
+                raise SettingsError(f"{flag} {value}: must be at least 1")
+        if self.part_entries < 1:
+            raise SettingsError(f"part_entries {self.part_entries}: must be at least 1")
+
+
+def build_store(
+    path: str | Path, model: TranslationModel, corpora: Sequence[Corpus], settings: BuildSettings | None = None
+) -> Store:
+    """Make a datastore at `path` out of parallel text."""
+    settings = settings or BuildSettings()
+    path = Path(path)
+    check_place(path, settings.resume)
+    if settings.index is not None:
+        make_index(settings.index, model.dimension)
+    total = survey(corpora, limit=settings.limit)
+    prepare_folder(path, plan_of(model, corpora, settings), settings.resume)
+    parts, skipped = write_parts(path, model, corpora, total, settings)
+    index = write_index(path, parts, settings)
+    manifest = Manifest(
+        model=model_record(model),
+        corpora=[corpus_record(corpus) for corpus in corpora],
+        entries=sum(part.entries for part in parts),
+        segments=sum(part.segments for part in parts),
+        skipped=skipped.counts,
+        parts=parts,
+        index=index,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        knnmt=__version__,
+    )
+    write_json(path / MANIFEST, manifest.to_json())
+    (path / BUILDING).unlink()
+    return Store.open(path)
+
+
+def check_place(path: Path, resume: bool) -> None:
+    """Nothing that is there may be lost."""
+    if (path / MANIFEST).exists():
+        raise StoreError(f"{path}: already a datastore; choose another place or remove it first")
+    if (path / BUILDING).is_file():
+        if not resume:
+            raise StoreError(f"{path}: holds an unfinished build; go on with --resume or remove it first")
+    elif path.is_dir() and any(path.iterdir()):
+        raise StoreError(f"{path}: the folder is not empty; choose another place")
+    elif path.exists() and not path.is_dir():
+        raise StoreError(f"{path}: a file, not a folder; choose another place")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """Know it before the work, not after."""
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise StoreError(f"{path}: no permission to write in {existing}")
+
+
+def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildSettings) -> dict[str, Any]:
+    """What a resumed build must have in common with the one that it goes on with."""
+    return {
+        "model": model.fingerprint,
+        "key_site": model.key_site.path,
+        "languages": [model.source_lang, model.target_lang],
+        "corpora": [corpus_record(corpus) | {"bytes": file_sizes(corpus)} for corpus in corpora],
+        "limit": settings.limit,
+        "part_entries": settings.part_entries,
+    }
+
+
+def file_sizes(corpus: Corpus) -> list[int]:
+    return [path.stat().st_size for path in corpus.paths]
+
+
+def corpus_record(corpus: Corpus) -> dict[str, Any]:
+    return {"name": corpus.name, "files": [path.name for path in corpus.paths]}
+
+
+def prepare_folder(path: Path, plan: dict[str, Any], resume: bool) -> None:
+    """Begin, or make sure that what was begun is the same build."""
+    begun = path / BUILDING
+    if resume and begun.is_file():
+        before = json.loads(begun.read_text(encoding="utf-8"))
+        changed = [name for name, value in plan.items() if before.get(name) != value]
+        if changed:
+            raise StoreError(f"{path}: --resume needs the same build as before, but {', '.join(changed)} changed")
+        return
+    try:
+        (path / PARTS).mkdir(parents=True, exist_ok=True)
+        write_json(begun, plan)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({(error.strerror or str(error)).lower()})") from error
+
+
+def write_parts(
+    path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings
+) -> tuple[list[PartRecord], Skipped]:
+    """Write the parts that are not there yet."""
+    parts = finished_parts(path)
+    consumed = parts[-1].consumed if parts else 0
+    empty, overlong = Skipped(), Skipped(dict(parts[-1].skipped) if parts else {})
+    segments = islice(read_segments(corpora, empty), consumed, settings.limit)
+    with progress_bar("building", total, done=consumed, show=settings.show_progress) as advance:
+        for chunk in chunks(segments, model, overlong, settings.part_entries):
+            consumed += chunk.consumed
+            advance(chunk.consumed - len(chunk.segments), 0)
+            first_segment = sum(part.segments for part in parts)
+            writer = PartWriter(
+                path, len(parts), chunk.segments, first_segment=first_segment, dimension=model.dimension
+            )
+            write_keys(writer, model, settings.batch_tokens, advance)
+            parts.append(writer.finish(consumed=consumed, skipped=dict(overlong.counts)))
+    if not parts:
+        names = ", ".join(str(file) for corpus in corpora for file in corpus.paths)
+        raise CorpusError(f"{names}: no pair is short enough for the model ({overlong})")
+    return parts, Skipped(empty.counts | overlong.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The segments of one part."""
+
+    segments: list[EncodedSegment]
+    consumed: int  # segments read for it, those left out too
+
+
+def chunks(
+    segments: Iterable[Segment], model: TranslationModel, overlong: Skipped, part_entries: int
+) -> Iterator[Chunk]:
+    """Encoded segments, cut where a part has its entries."""
+    kept: list[EncodedSegment] = []
+    consumed = entries = 0
+    for encoded in encode(segments, model):
+        consumed += 1
+        if fits(encoded, model):
+            kept.append(encoded)
+            entries += len(encoded.target)
+        else:
+            overlong.add(f"longer than the model's {model.positions} tokens")
+        if entries >= part_entries:
+            yield Chunk(kept, consumed)
+            kept, consumed, entries = [], 0, 0
+    if kept:
+        yield Chunk(kept, consumed)
+
+
+def encode(segments: Iterable[Segment], model: TranslationModel) -> Iterator[EncodedSegment]:
+    """Segments with their tokens."""
+    segments = iter(segments)
+    while block := list(islice(segments, SEGMENTS_ENCODED_AT_ONCE)):
+        sources = model.encode_sources([segment.source for segment in block])
+        targets = model.encode_targets([segment.target for segment in block])
+        yield from map(EncodedSegment, block, sources, targets)
+
+
+def fits(encoded: EncodedSegment, model: TranslationModel) -> bool:
+    target = len(model.decoder_prefix) - 1 + len(encoded.target)
+    return max(len(encoded.source), target) <= model.positions
+
+
+@torch.inference_mode()
+def write_keys(writer: PartWriter, model: TranslationModel, batch_tokens: int, advance: Advance) -> None:
+    """One teacher-forced pass over the part's segments, in batches of similar length."""
+    first = len(model.decoder_prefix) - 1
+    lengths = [max(len(segment.source), first + len(segment.target)) for segment in writer.segments]
+    for batch in batches_by_tokens(lengths, batch_tokens):
+        segments = [writer.segments[position] for position in batch]
+        inputs = model.teacher_forcing([s.source for s in segments], [s.target for s in segments])
+        keys = teacher_forced_keys(model.network, model.key_site, inputs).float().cpu().numpy()
+        for position, segment, row in zip(batch, segments, keys, strict=True):
+            writer.put(position, row[first : first + len(segment.target)])
+        advance(len(batch), sum(len(segment.target) for segment in segments))
+
+
+def write_index(path: Path, parts: list[PartRecord], settings: BuildSettings) -> IndexRecord:
+    """Build the index beside its place, then move it there."""
+    temporary = path / f".{INDEX}.partial"
+    keys = [map_column(path / PARTS / part.name, "keys") for part in parts]
+    total = sum(part.entries for part in parts)
+    with progress_bar("indexing", total, show=settings.show_progress) as advance:
+        built = build_index(keys, temporary, factory=settings.index, on_entries=lambda count: advance(count, 0))
+    record = IndexRecord(built.factory, built.nprobe, built.recall, FileRecord.of(temporary))
+    rename_durably(temporary, path / INDEX)
+    return record
+
+
+def model_record(model: TranslationModel) -> ModelRecord:
+    folder = Path(model.name)
+    return ModelRecord(
+        name=str(folder.resolve()) if folder.is_dir() else model.name,
+        type=model.network.config.model_type,
+        fingerprint=model.fingerprint,
+        dimension=model.dimension,
+        key_site=model.key_site.path,
+        source_lang=model.source_lang,
+        target_lang=model.target_lang,
+        source_prefix=model.source_prefix,
+    )

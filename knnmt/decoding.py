@@ -1,0 +1,74 @@
+"""Beam search with retrieval: the model's own `generate`, with its distribution mixed at every step."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from knnmt.errors import SettingsError
+from knnmt.keys import Catch, KeySite, catching_keys
+from knnmt.mixing import mix, neighbour_weights
+from knnmt.retrieval import Retriever
+
+PAPER_K = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How much to retrieve and how much to trust it; the defaults are the paper's."""
+
+    k: int = PAPER_K
+    temperature: float = 10.0
+    weight: float = 0.5  # of the neighbours' distribution: 0 is the model alone, 1 the neighbours alone
+    beam: int = 5
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise SettingsError(f"--k {self.k}: must be at least 1")
+        if not self.temperature > 0:
+            raise SettingsError(f"--temperature {self.temperature:g}: must be above 0")
+        if not 0 <= self.weight <= 1:
+            raise SettingsError(f"--weight {self.weight:g}: must be between 0 and 1")
+        if self.beam < 1:
+            raise SettingsError(f"--beam {self.beam}: must be at least 1")
+
+    def check_against(self, entries: int) -> None:
+        if self.k > entries:
+            raise SettingsError(f"--k {self.k}: larger than the datastore, which has {entries:,} entries")
+
+
+@contextmanager
+def mixing_in(network: Any, site: KeySite, retriever: Retriever, settings: SearchSettings) -> Iterator[None]:
+    """Inside, the network's logits are those of model and neighbours together; afterwards it is as it was.
+
+    The hook sits on the network's output, so that `generate` applies its own rules (forced first token, minimum
+    length, suppressed tokens) to the mixed distribution and they keep their meaning.
+    """
+    settings.check_against(retriever.entries)
+    with catching_keys(network, site) as catch:
+
+        def mix_output(_: nn.Module, __: Any, output: Any) -> Any:
+            output.logits = mixed_logits(output.logits, catch, retriever, settings)
+            return output
+
+        handle = network.register_forward_hook(mix_output)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+
+def mixed_logits(logits: torch.Tensor, catch: Catch, retriever: Retriever, settings: SearchSettings) -> torch.Tensor:
+    """Logits [batch, time, vocabulary] after retrieval at every position."""
+    if settings.weight == 0:
+        return logits
+    queries = catch.keys.reshape(-1, catch.keys.shape[-1]).float().cpu().numpy()
+    found = retriever.search(queries, settings.k)
+    distances = torch.from_numpy(found.distances).to(logits.device)
+    tokens = torch.from_numpy(found.tokens).to(logits.device)
+    weights = neighbour_weights(distances, settings.temperature)
+    flat = logits.reshape(-1, logits.shape[-1])
+    return mix(flat, tokens, weights, settings.weight).reshape(logits.shape)

@@ -1,0 +1,163 @@
+"""The FAISS index over all keys: chosen by size, trained on a random sample, searched from disk."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from knnmt.errors import SettingsError, StoreError
+from knnmt.files import flush_to_disk
+from knnmt.store import Array, starts
+
+EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
+PAPER_CODE_BYTES = 64
+PAPER_NPROBE = 32
+TRAINING_KEYS_PER_CLUSTER = 64  # FAISS wants 39 at least and uses 256 at most
+BLOCK = 65_536  # keys in single precision at a time
+RECALL_QUERIES = 128
+RECALL_K = 64
+
+Keys = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIndex:
+    factory: str
+    nprobe: int | None
+    recall: dict[str, float]
+
+
+def automatic_factory(entries: int, dimension: int) -> str:
+    """Exact while that is quick; then the paper's IVF-PQ, with clusters that grow with the store."""
+    if entries <= EXACT_ENTRIES:
+        return "Flat"
+    clusters = 2 ** round(math.log2(4 * math.sqrt(entries)))
+    return f"IVF{clusters},PQ{code_bytes(dimension)}"
+
+
+def code_bytes(dimension: int) -> int:
+    """The most bytes, up to the paper's 64, that divide the dimension evenly."""
+    return max(size for size in range(1, PAPER_CODE_BYTES + 1) if dimension % size == 0)
+
+
+def build_index(
+    keys: list[Array], file: Path, *, factory: str | None = None, seed: int = 0, on_entries: Callable[[int], None]
+) -> BuiltIndex:
+    """Train on a random sample, add every part, measure recall, write. `keys` are the parts, [entries, dimension]."""
+    entries, dimension = sum(len(part) for part in keys), keys[0].shape[1]
+    factory = factory or automatic_factory(entries, dimension)
+    index = make_index(factory, dimension)
+    random = np.random.default_rng(seed)
+    if not index.is_trained:
+        train(index, keys, random, factory)
+    for block in blocks(keys):
+        index.add(block)
+        on_entries(len(block))
+    nprobe = set_nprobe(index, PAPER_NPROBE)
+    faiss.write_index(index, str(file))
+    flush_to_disk(file)
+    return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
+
+
+def make_index(factory: str, dimension: int) -> Any:
+    try:
+        return faiss.index_factory(dimension, factory)
+    except RuntimeError as error:
+        reason = str(error).strip().split("\n")[-1]
+        raise SettingsError(f"--index {factory}: not possible for keys of dimension {dimension} ({reason})") from error
+
+
+def train(index: Any, keys: list[Array], random: np.random.Generator, factory: str) -> None:
+    """Fit clusters and codes to keys drawn evenly from the whole store."""
+    entries = sum(len(part) for part in keys)
+    clusters = ivf_of(index).nlist if ivf_of(index) else 256
+    if entries < clusters:
+        raise SettingsError(f"--index {factory}: {clusters:,} clusters cannot be trained on {entries:,} entries")
+    chosen = random.choice(entries, min(entries, TRAINING_KEYS_PER_CLUSTER * max(clusters, 1024)), replace=False)
+    try:
+        index.train(take(keys, np.sort(chosen)))
+    except RuntimeError as error:
+        raise SettingsError(f"--index {factory}: training failed on {entries:,} entries ({error})") from error
+
+
+def take(keys: list[Array], entries: NDArray[np.int64]) -> Keys:
+    """The keys of some entries, given in ascending order, in single precision."""
+    firsts = starts([len(part) for part in keys])
+    bounds = np.searchsorted(entries, [*firsts, np.iinfo(np.int64).max])
+    rows = [
+        part[entries[low:high] - first]
+        for part, first, low, high in zip(keys, firsts, bounds[:-1], bounds[1:], strict=True)
+    ]
+    return np.concatenate(rows).astype(np.float32)
+
+
+def blocks(keys: list[Array]) -> Iterator[Keys]:
+    """All keys in order, a bounded number at a time."""
+    for part in keys:
+        for first in range(0, len(part), BLOCK):
+            yield np.asarray(part[first : first + BLOCK], dtype=np.float32)
+
+
+def ivf_of(index: Any) -> Any:
+    """The inverted-file index inside, or None."""
+    return faiss.try_extract_index_ivf(index)
+
+
+def set_nprobe(index: Any, nprobe: int | None) -> int | None:
+    """How many clusters a search visits; None for an index without clusters."""
+    ivf = ivf_of(index)
+    if ivf is None:
+        return None
+    if nprobe is not None:
+        ivf.nprobe = min(nprobe, ivf.nlist)
+    return int(ivf.nprobe)
+
+
+def open_index(file: Path, nprobe: int | None) -> Any:
+    """The index, memory-mapped: what is not searched is not read."""
+    try:
+        index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_MMAP)
+    except RuntimeError as error:
+        raise StoreError(f"{file}: not a readable index; build the store again") from error
+    set_nprobe(index, nprobe)
+    return index
+
+
+def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -> dict[str, float]:
+    """The share of true nearest neighbours found, asking with stored keys (each one's own entry left out).
+
+    Distances decide, not entry numbers: equal keys are equally good.
+    """
+    entries = sum(len(part) for part in keys)
+    k = min(RECALL_K, entries - 1)
+    if k < 1:
+        return {"k": 1, "queries": 0, "recall": 1.0}
+    asked = np.sort(random.choice(entries, min(RECALL_QUERIES, entries), replace=False))
+    queries = take(keys, asked)
+    limits = exact_distances(queries, keys, k + 1)[:, -1:]
+    _, found = index.search(queries, k + 1)
+    distances = distances_to(queries, keys, found)
+    hits = (distances <= limits * (1 + 1e-4) + 1e-4).sum(axis=1) - 1
+    return {"k": k, "queries": len(asked), "recall": round(float(np.clip(hits, 0, k).mean() / k), 4)}
+
+
+def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
+    """The k smallest squared distances, [queries, k] ascending, by looking at every key."""
+    best = np.full((len(queries), k), np.inf, np.float32)
+    for block in blocks(keys):
+        near, _ = faiss.knn(queries, block, min(k, len(block)))
+        best = np.sort(np.concatenate([best, near], axis=1), axis=1)[:, :k]
+    return best
+
+
+def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> Keys:
+    """Squared distances [queries, k] from each query to the entries found for it; infinite where none was."""
+    flat, inverse = np.unique(np.maximum(found, 0), return_inverse=True)
+    near = take(keys, flat)[inverse.reshape(found.shape)]  # [queries, k, dimension]
+    squared = ((near - queries[:, None, :]) ** 2).sum(axis=2)
+    return np.where(found >= 0, squared, np.inf).astype(np.float32)

@@ -1,0 +1,109 @@
+"""Writing the parts of a datastore: each appears whole or not at all."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+from numpy.typing import NDArray
+
+from knnmt.corpus import Segment
+from knnmt.errors import ModelError
+from knnmt.files import flush_to_disk, rename_durably, write_json
+from knnmt.store import COLUMNS, PARTS, FileRecord, PartRecord, starts
+
+PART_RECORD = "part.json"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSegment:
+    """A segment with its tokens; the target's end token is among them."""
+
+    segment: Segment
+    source: list[int]
+    target: list[int]
+
+
+class PartWriter:
+    """One part under a temporary name: keys arrive in any order, straight to disk; `finish` puts it in place."""
+
+    def __init__(
+        self, store: Path, number: int, segments: Sequence[EncodedSegment], *, first_segment: int, dimension: int
+    ):
+        self.final = store / PARTS / f"{number:06d}"
+        self.folder = self.final.with_name(f".{self.final.name}.partial")
+        self.segments = segments
+        self.first_segment = first_segment
+        self.rows = starts([len(segment.target) for segment in segments])
+        self.entries = sum(len(segment.target) for segment in segments)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        shape = (self.entries, dimension)
+        self.keys = np.lib.format.open_memmap(self.file("keys"), "w+", COLUMNS["keys"], shape)
+
+    def file(self, column: str) -> Path:
+        return self.folder / f"{column}.npy"
+
+    def put(self, position: int, keys: NDArray[np.float32]) -> None:
+        """The keys of one segment's tokens, [tokens, dimension]."""
+        first = self.rows[position]
+        with np.errstate(over="ignore"):
+            self.keys[first : first + len(keys)] = keys
+
+    def finish(self, *, consumed: int, skipped: dict[str, int]) -> PartRecord:
+        """Write the other columns and the sentence pairs, then rename the whole part into place."""
+        if not np.isfinite(self.keys).all():
+            raise ModelError("the model's keys do not fit half precision: choose another place with --key-site")
+        self.keys.flush()
+        self._write_columns()
+        self._write_segments()
+        names = [f"{column}.npy" for column in COLUMNS] + ["segments.parquet"]
+        for name in names:
+            flush_to_disk(self.folder / name)
+        files = {name: FileRecord.of(self.folder / name) for name in names}
+        record = PartRecord(self.final.name, self.entries, len(self.segments), consumed, skipped, files)
+        write_json(self.folder / PART_RECORD, asdict(record))
+        rename_durably(self.folder, self.final)
+        return record
+
+    def _write_columns(self) -> None:
+        lengths = [len(segment.target) for segment in self.segments]
+        numbers = np.arange(self.first_segment, self.first_segment + len(lengths))
+        np.save(self.file("values"), np.concatenate([s.target for s in self.segments]).astype(COLUMNS["values"]))
+        np.save(self.file("segments"), np.repeat(numbers, lengths).astype(COLUMNS["segments"]))
+        positions = np.concatenate([np.arange(length) for length in lengths])
+        np.save(self.file("positions"), positions.astype(COLUMNS["positions"]))
+
+    def _write_segments(self) -> None:
+        rows = [
+            {"segment": number, **asdict(encoded.segment)}
+            for number, encoded in enumerate(self.segments, start=self.first_segment)
+        ]
+        parquet.write_table(arrow.Table.from_pylist(rows, schema=SEGMENT_SCHEMA), self.folder / "segments.parquet")
+
+
+SEGMENT_SCHEMA = arrow.schema(
+    [
+        ("segment", arrow.uint32()),
+        ("source", arrow.string()),
+        ("target", arrow.string()),
+        ("corpus", arrow.string()),
+        ("number", arrow.uint64()),
+    ]
+)
+
+
+def finished_parts(store: Path) -> list[PartRecord]:
+    """The parts that a build has completed so far, in order."""
+    folders = sorted(folder for folder in (store / PARTS).glob("[0-9]*") if (folder / PART_RECORD).is_file())
+    return [read_part_record(folder) for folder in folders]
+
+
+def read_part_record(folder: Path) -> PartRecord:
+    record: dict[str, Any] = json.loads((folder / PART_RECORD).read_text(encoding="utf-8"))
+    return PartRecord.from_json(record)

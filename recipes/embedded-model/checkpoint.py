@@ -1,0 +1,86 @@
+"""What a run needs to go on after it was killed, and the average of its last weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from text import RecipeError
+
+FULL = "checkpoint.pt"
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a run has come. The order of the data follows from the seed, so its position is two numbers."""
+
+    step: int = 0
+    seconds: float = 0.0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    round: int = 0
+    round_step: int = 0
+    scores: list[dict[str, Any]] = field(default_factory=list)
+
+    def advance(self, *, source_tokens: int, target_tokens: int) -> None:
+        self.step += 1
+        self.round_step += 1
+        self.source_tokens += source_tokens
+        self.target_tokens += target_tokens
+
+    def note_scores(self, losses: dict[str, float], *, mean: float, weights: str) -> None:
+        by_corpus = {name: round(loss, 4) for name, loss in losses.items()}
+        self.scores.append(
+            {"step": self.step, "minutes": round(self.seconds / 60, 2), "target_tokens": self.target_tokens,
+             "weights": weights, "loss": round(mean, 4), "by_corpus": by_corpus}
+        )  # fmt: skip
+
+
+def write_atomically(path: Path, content: object) -> None:
+    """A kill leaves the old file or the new one, never half of one."""
+    temporary = path.with_suffix(".partial")
+    torch.save(content, temporary)
+    os.replace(temporary, path)
+
+
+def save_checkpoint(
+    folder: Path,
+    *,
+    progress: Progress,
+    weights: dict[str, Tensor],
+    optimizers: Sequence[torch.optim.Optimizer],
+    keep: int,
+) -> None:
+    states = [optimizer.state_dict() for optimizer in optimizers]
+    write_atomically(folder / f"weights-{progress.step:08d}.pt", weights)
+    write_atomically(folder / FULL, {"progress": vars(progress), "weights": weights, "optimizers": states})
+    for old in weight_files(folder)[:-keep]:
+        old.unlink()
+
+
+def load_checkpoint(folder: Path) -> dict[str, Any]:
+    path = folder / FULL
+    if not path.is_file():
+        raise RecipeError(f"--resume: {path} does not exist; start the run without --resume")
+    content = torch.load(path, weights_only=True)
+    assert isinstance(content, dict)
+    return content
+
+
+def weight_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("weights-*.pt"))
+
+
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of each tensor over the files, in the precision that they were trained in."""
+    total: dict[str, Tensor] = torch.load(paths[0], weights_only=True)
+    for path in paths[1:]:
+        for name, tensor in torch.load(path, weights_only=True).items():
+            total[name] += tensor
+    return {name: tensor / len(paths) for name, tensor in total.items()}
