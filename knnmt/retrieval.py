@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.index import open_index
+from knnmt.index import open_index, set_nprobe
 from knnmt.store import Store
 
 
@@ -60,6 +60,7 @@ class StoreSearcher:
     def __init__(self, store: Store, nprobe: int | None):
         self.store = store
         self.index: Any = open_index(store.index_file, nprobe or store.manifest.index.nprobe)
+        self.nprobe = set_nprobe(self.index, None)
         self.exact = store.manifest.index.factory == "Flat"
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:

@@ -1,0 +1,3 @@
+from knnmt.cli import main
+
+main()

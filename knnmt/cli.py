@@ -1,0 +1,330 @@
+"""The command line: options in, one call of the library, text or JSON out."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from knnmt.errors import CorpusError, KnnmtError, SettingsError
+from knnmt.version import __version__
+
+WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # type: ignore[assignment]  # every error that the option parser raises
+
+app = typer.Typer(
+    name="knnmt",
+    help="Nearest-neighbour machine translation: your translation memory makes any model better, without training.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+output = Console(highlight=False)
+
+StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The datastore's folder.")]
+StoresOption = Annotated[list[Path] | None, typer.Option("--store", help="A datastore; may be given several times.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en; a store knows its own.")
+]
+SourceLang = Annotated[str | None, typer.Option("--source-lang", help="Source language, for example de.")]
+TargetLang = Annotated[str | None, typer.Option("--target-lang", help="Target language, for example en.")]
+K = Annotated[int | None, typer.Option("--k", help="Neighbours per step. [default: as tuned, else 64]")]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", help="Of the neighbours' softmax. [default: as tuned, else 10]")
+]
+Weight = Annotated[
+    float | None, typer.Option("--weight", help="Of the neighbours: 0 to 1. [default: as tuned, else 0.5]")
+]
+Beam = Annotated[int | None, typer.Option("--beam", help="Beams. [default: 5]")]
+Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 32]")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N pairs.")]
+
+
+def main() -> None:
+    """Run a command. Exit code 0: done; 2: a wrong call or bad input, one line on stderr; 1: a fault of knnmt."""
+    try:
+        code = app(standalone_mode=False)
+    except KnnmtError as error:
+        code = fail(str(error))
+    except WRONG_CALL as error:
+        code = fail(error.format_message())
+    except typer.Abort:
+        code = fail("stopped", code=130)
+    except KeyboardInterrupt:
+        code = fail("stopped", code=130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has gone
+        code = 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        code = fail(f"{place}{(error.strerror or str(error)).lower()}")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(message: str, *, code: int = 2) -> int:
+    errors.print(f"knnmt: {' '.join(message.split())}", markup=False)
+    return code
+
+
+def version(wanted: bool) -> None:
+    if wanted:
+        output.print(f"knnmt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def build(
+    store: StoreArgument,
+    model: Annotated[str, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en.")],
+    corpus: Annotated[
+        list[Path] | None, typer.Option("--corpus", help="A .tmx, .tsv or .jsonl file (or .gz); may be repeated.")
+    ] = None,
+    source: Annotated[list[Path] | None, typer.Option("--source", help="Source lines; may be repeated.")] = None,
+    target: Annotated[list[Path] | None, typer.Option("--target", help="Target lines, aligned with --source.")] = None,
+    source_lang: SourceLang = None,
+    target_lang: TargetLang = None,
+    name: Annotated[str | None, typer.Option("--name", help="The corpus's name. [default: its file's]")] = None,
+    index: Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")] = None,
+    limit: Limit = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
+    batch_tokens: Annotated[int, typer.Option("--batch-tokens", help="Padded tokens a forward pass.")] = 4096,
+    source_prefix: Annotated[
+        str | None, typer.Option("--source-prefix", help="Text before every source, as T5 wants it.")
+    ] = None,
+    key_site: Annotated[
+        str | None, typer.Option("--key-site", help="The module whose input is the key, for a new kind of model.")
+    ] = None,
+) -> None:
+    """Make a datastore out of parallel text."""
+    from knnmt.building import BuildSettings, build_store, check_place
+    from knnmt.model import load_model
+
+    settings = BuildSettings(
+        index=index, limit=limit, resume=resume, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty()
+    )
+    files = corpus_files(corpus, source, target)
+    check_place(store, resume)
+    loaded = load_model(
+        model, source_lang=source_lang, target_lang=target_lang, source_prefix=source_prefix, key_site=key_site
+    )
+    languages = (source_lang or loaded.source_lang, target_lang or loaded.target_lang)
+    built = build_store(store, loaded, corpora_of(files, languages, name), settings)
+    skipped = ", ".join(f"{count:,} pairs {reason}" for reason, count in built.manifest.skipped.items())
+    errors.print(
+        f"{store}: {built.entries:,} entries from {built.manifest.segments:,} pairs"
+        + (f"; left out: {skipped}" if skipped else "")
+    )
+
+
+def corpus_files(
+    corpus: list[Path] | None, source: list[Path] | None, target: list[Path] | None
+) -> list[tuple[Path, Path | None]]:
+    """What was given, as (file, None) or (source, target)."""
+    sources, targets = source or [], target or []
+    if len(sources) != len(targets):
+        raise SettingsError(f"--source was given {len(sources)} times but --target {len(targets)} times")
+    files: list[tuple[Path, Path | None]] = [*zip(sources, targets, strict=True)]
+    files += [(path, None) for path in corpus or []]
+    if not files:
+        raise SettingsError("--corpus, or --source and --target, is missing")
+    return files
+
+
+def corpora_of(
+    files: list[tuple[Path, Path | None]], languages: tuple[str | None, str | None], name: str | None
+) -> list[Any]:
+    from knnmt.corpus import Corpus
+
+    return [Corpus(source, target, languages, name or "") for source, target in files]
+
+
+def make_translator(
+    stores: list[Path] | None,
+    model: str | None,
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    **settings: Any,
+) -> Any:
+    """A translator of stores, or of the base model alone."""
+    from knnmt.translator import Translator
+
+    if stores:
+        return Translator.from_store(stores, model=model, **settings)
+    if model is None:
+        raise SettingsError("--store or --model is missing")
+    beam = settings["beam"]
+    beam = 5 if beam is None else beam
+    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, beam=beam)
+
+
+@app.command()
+def translate(
+    store: StoresOption = None,
+    model: ModelOption = None,
+    source_lang: SourceLang = None,
+    target_lang: TargetLang = None,
+    k: K = None,
+    temperature: Temperature = None,
+    weight: Weight = None,
+    beam: Beam = None,
+    nprobe: Nprobe = None,
+    as_json: AsJson = False,
+) -> None:
+    """Translate standard input, line by line, to standard output."""
+    from knnmt.streaming import line_blocks
+
+    translator = make_translator(
+        store,
+        model,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        k=k,
+        temperature=temperature,
+        weight=weight,
+        beam=beam,
+        nprobe=nprobe,
+    )
+    first = 1
+    for lines in line_blocks(sys.stdin.buffer):
+        for number, translation in enumerate(translator.translations(lines), start=first):
+            if translation.cut:
+                errors.print(f"knnmt: line {number}: too long for the model; its end was not translated")
+            print(as_record(translator, translation) if as_json else translation.text)
+        sys.stdout.flush()
+        first += len(lines)
+
+
+def as_record(translator: Any, translation: Any) -> str:
+    """One line of `translate --json`."""
+    score = translator.score(translation)
+    record = {
+        "source": translation.source,
+        "translation": translation.text,
+        "score": round(score, 4),
+        "score_per_token": round(score / max(1, len(translation.tokens)), 4),
+        "tokens": len(translation.tokens),
+    }
+    return json.dumps(record, ensure_ascii=False)
+
+
+@app.command()
+def evaluate(
+    source: Annotated[Path, typer.Option("--source", help="Source lines.")],
+    target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
+    store: StoresOption = None,
+    model: ModelOption = None,
+    source_lang: SourceLang = None,
+    target_lang: TargetLang = None,
+    k: K = None,
+    temperature: Temperature = None,
+    weight: Weight = None,
+    beam: Beam = None,
+    nprobe: Nprobe = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score the base model and the datastore on the same text: BLEU, chrF, significance, speed."""
+    from knnmt.evaluation import evaluate as evaluate_translator
+    from knnmt.evaluation import read_test_set
+    from knnmt.views import show_evaluation
+
+    sources, references = read_test_set(source, target, limit)
+    translator = make_translator(
+        store,
+        model,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        k=k,
+        temperature=temperature,
+        weight=weight,
+        beam=beam,
+        nprobe=nprobe,
+    )
+    evaluation = evaluate_translator(translator, sources, references)
+    if as_json:
+        print_json(evaluation.to_json())
+    else:
+        show_evaluation(evaluation, output)
+
+
+@app.command()
+def explain(
+    text: Annotated[str, typer.Argument(help="A sentence to translate and explain.")],
+    store: StoresOption = None,
+    model: ModelOption = None,
+    k: K = None,
+    temperature: Temperature = None,
+    weight: Weight = None,
+    beam: Beam = None,
+    nprobe: Nprobe = None,
+    neighbours: Annotated[int, typer.Option("--neighbours", help="Neighbours shown per token.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Translate a sentence and show, token by token, the examples it came from."""
+    from knnmt.views import show_explanation
+
+    if not text.strip():
+        raise CorpusError("the sentence to explain is empty")
+    if not store:
+        raise SettingsError("--store is missing: only a translation with a datastore can be explained")
+    translator = make_translator(store, model, k=k, temperature=temperature, weight=weight, beam=beam, nprobe=nprobe)
+    explanation = translator.explain(text)
+    if as_json:
+        print_json(explanation.to_json())
+    else:
+        show_explanation(explanation, output, neighbours=neighbours)
+
+
+@app.command()
+def info(store: StoreArgument, as_json: AsJson = False) -> None:
+    """Show what is in a datastore and how it was made."""
+    from knnmt.store import Store
+    from knnmt.views import show_store, store_facts
+
+    opened = Store.open(store)
+    if as_json:
+        print_json(store_facts(opened))
+    else:
+        show_store(opened, output)
+
+
+@app.command()
+def verify(store: StoreArgument) -> None:
+    """Check a datastore: checksums, counts, and whether the index agrees with the parts."""
+    from knnmt.store import Store
+    from knnmt.verification import problems_of
+
+    opened = Store.open(store)
+    problems = list(problems_of(opened))
+    for problem in problems:
+        errors.print(f"knnmt: {problem}", markup=False)
+    if problems:
+        raise typer.Exit(2)
+    output.print(f"{store}: {opened.entries:,} entries in {len(opened.manifest.parts)} parts, all as written")
+
+
+@app.command()
+def demo(
+    keep: Annotated[Path | None, typer.Option("--keep", help="Keep the datastore in this folder.")] = None,
+) -> None:
+    """Build, translate, score and explain on the embedded model and a small translation memory."""
+    from knnmt.demo import run_demo
+
+    run_demo(output, keep=keep)
+
+
+def print_json(record: Any) -> None:
+    print(json.dumps(record, ensure_ascii=False, indent=2))

@@ -1,0 +1,104 @@
+"""The demo: the whole path on the embedded model, with a translation memory for e-bike manuals. All computed here."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from knnmt.building import build_store
+from knnmt.corpus import Corpus, Segment, Skipped
+from knnmt.evaluation import Evaluation, evaluate
+from knnmt.model import load_model
+from knnmt.translator import Translator
+from knnmt.views import marked, show_evaluation, show_explanation, words_also_in
+
+MODEL = "builtin:de-en"
+LANGUAGES = ("de", "en")
+K = 16  # a memory of a few hundred pairs has few good neighbours for any word; the other settings are the defaults
+SHOWN = 6
+
+
+def run_demo(console: Console, *, keep: Path | None = None) -> Evaluation:
+    """Build, translate and score, compare, explain."""
+    began = time.perf_counter()
+    with folder_for_store(keep) as folder:
+        console.rule("1. A translation memory becomes a datastore")
+        build_demo_store(folder, console)
+        translator = Translator.from_store(folder, k=K)
+        console.rule("2. Sentences that are not in the memory, without and with it")
+        tests = read_demo("test")
+        sources, references = [test.source for test in tests], [test.target for test in tests]
+        evaluation = evaluate(translator, sources, references)
+        show_side_by_side(evaluation, sources, references, console)
+        console.rule(f"3. The scores, over all {len(tests)} sentences")
+        show_evaluation(evaluation, console)
+        console.rule("4. Why: the neighbours behind each word")
+        show_explanation(translator.explain(most_improved(evaluation, sources, references)), console, neighbours=2)
+    kept = f"Datastore kept in {keep}." if keep else "Keep the datastore with `knnmt demo --keep FOLDER`."
+    console.print(f"\nDone in {time.perf_counter() - began:.0f} s. {kept}")
+    return evaluation
+
+
+@contextmanager
+def folder_for_store(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="knnmt-demo-") as folder:
+        yield Path(folder) / "store"
+
+
+def demo_corpus(name: str) -> Corpus:
+    return Corpus(Path(str(resources.files("knnmt"))) / "data" / "demo" / f"{name}.tmx", languages=LANGUAGES)
+
+
+def read_demo(name: str) -> list[Segment]:
+    return list(demo_corpus(name).segments(Skipped()))
+
+
+def build_demo_store(folder: Path, console: Console) -> None:
+    began = time.perf_counter()
+    store = build_store(folder, load_model(MODEL), [demo_corpus("memory")])
+    console.print(
+        f"{store.manifest.segments} sentence pairs of an e-bike manual → {store.entries:,} entries "
+        f"in {time.perf_counter() - began:.1f} s, with the model {MODEL}"
+    )
+
+
+def show_side_by_side(evaluation: Evaluation, sources: list[str], references: list[str], console: Console) -> None:
+    """The sentences that gained most; words that the reference has too are marked where only one side has them."""
+    assert evaluation.knn is not None
+    for position in by_gain(evaluation, references)[:SHOWN]:
+        base, knn, reference = (
+            side[position].split() for side in (evaluation.base.translations, evaluation.knn.translations, references)
+        )
+        right_before, right_now = words_also_in(base, reference), words_also_in(knn, reference)
+        better = {at for at in right_now if knn[at] not in {base[other] for other in right_before}}
+        console.print(Text.assemble(("source ", "dim"), (sources[position], "italic")))
+        console.print(Text.assemble(("base   ", "dim"), " ".join(base)))
+        console.print(Text.assemble(("kNN    ", "dim"), marked(knn, better, "bold green")))
+        console.print(Text.assemble(("human  ", "dim"), " ".join(reference)), end="\n\n")
+
+
+def by_gain(evaluation: Evaluation, references: list[str]) -> list[int]:
+    """Positions, most words gained first."""
+    assert evaluation.knn is not None
+
+    def gain(position: int) -> int:
+        reference = references[position].split()
+        now, before = (
+            len(words_also_in(side[position].split(), reference))
+            for side in (evaluation.knn.translations, evaluation.base.translations)  # type: ignore[union-attr]
+        )
+        return now - before
+
+    return sorted(range(len(references)), key=gain, reverse=True)
+
+
+def most_improved(evaluation: Evaluation, sources: list[str], references: list[str]) -> str:
+    return sources[by_gain(evaluation, references)[0]]

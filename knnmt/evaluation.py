@@ -1,0 +1,136 @@
+"""How much better: BLEU, chrF and speed of the base model and of retrieval on the same text, with signatures."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+from knnmt.corpus import read_lines
+from knnmt.errors import CorpusError, SettingsError
+from knnmt.languages import base_language
+from knnmt.translator import Translator
+from knnmt.version import __version__
+
+BOOTSTRAP_SAMPLES = 1000
+TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What one system reached, with its translations."""
+
+    bleu: float
+    chrf: float
+    tokens_per_second: float
+    translations: list[str]
+
+    def to_json(self) -> dict[str, float]:
+        return {"bleu": self.bleu, "chrf": self.chrf, "tokens_per_second": self.tokens_per_second}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    base: Scores
+    knn: Scores | None
+    sentences: int
+    p_value: float | None
+    signature: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `knnmt evaluate --json`."""
+        record = asdict(self)
+        for name, scores in (("base", self.base), ("knn", self.knn)):
+            record[name] = scores.to_json() if scores else None
+        return {name: value for name, value in record.items() if value is not None}
+
+
+def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[str], list[str]]:
+    """Sources and references, line by line; nothing is skipped, so that scores can be compared."""
+    if limit is not None and limit < 1:
+        raise SettingsError(f"--limit {limit}: must be at least 1")
+    for path in (source, target):
+        check_is_file(path)
+    sources, references = list(read_lines(source)), list(read_lines(target))
+    if len(sources) != len(references):
+        raise CorpusError(
+            f"{source} has {len(sources):,} lines but {target} has {len(references):,}; lines must be aligned"
+        )
+    if not sources:
+        raise CorpusError(f"{source}: empty")
+    return sources[:limit], references[:limit]
+
+
+def check_is_file(path: Path) -> None:
+    if not path.is_file():
+        raise CorpusError(f"{path}: no such file")
+
+
+def evaluate(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Evaluation:
+    """Score the base model and, where there is a store, retrieval."""
+    bleu, chrf = metrics(translator, references)
+    base = score_system(translator.base(), sources, bleu, chrf)
+    knn = score_system(translator, sources, bleu, chrf) if translator.retriever else None
+    signature = {
+        "bleu": str(bleu.get_signature()),
+        "chrf": str(chrf.get_signature()),
+        "knnmt": signature_of(translator),
+    }
+    p_value = paired_bootstrap(bleu, base, knn) if knn else None
+    return Evaluation(base, knn, len(sources), p_value, signature)
+
+
+def metrics(translator: Translator, references: Sequence[str]) -> tuple[BLEU, CHRF]:
+    """Metrics that keep the references, with the tokenizer that the target language needs."""
+    language = base_language(translator.translation_model.target_lang)
+    tokenizer = TOKENIZERS.get(language, "13a")
+    try:
+        bleu = BLEU(tokenize=tokenizer, references=[list(references)])
+    except (ImportError, RuntimeError) as error:
+        extra = {"ja": "japanese", "ko": "korean"}.get(language, "")
+        raise SettingsError(f"--target-lang {language}: scoring needs `pip install 'knnmt[{extra}]'`") from error
+    return bleu, CHRF(references=[list(references)])
+
+
+def score_system(translator: Translator, sources: Sequence[str], bleu: BLEU, chrf: CHRF) -> Scores:
+    began = time.perf_counter()
+    translations = translator.translations(sources)
+    seconds = time.perf_counter() - began
+    tokens = sum(len(translation.tokens) for translation in translations)
+    texts = [translation.text for translation in translations]
+    return Scores(
+        round(bleu.corpus_score(texts, None).score, 2),
+        round(chrf.corpus_score(texts, None).score, 2),
+        round(tokens / seconds, 1),
+        texts,
+    )
+
+
+def paired_bootstrap(bleu: BLEU, base: Scores, knn: Scores) -> float:
+    """How likely a BLEU difference this large is by chance alone."""
+    systems = [("base", base.translations), ("knn", knn.translations)]
+    test = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)
+    _, results = test()
+    return round(float(results["BLEU"][1].p_value), 6)
+
+
+def signature_of(translator: Translator) -> str:
+    """Everything that the number depends on."""
+    model = f"{Path(translator.translation_model.name).name}@{translator.translation_model.fingerprint}"
+    settings = translator.settings
+    if not translator.retriever:
+        return f"model:{model}|beam:{settings.beam}|v:{__version__}"
+    stores = "+".join(f"{store.path.name}@{store.fingerprint}" for store in translator.stores)
+    index = "+".join(index_name(searcher) for searcher in translator.retriever.searchers)
+    return (
+        f"model:{model}|store:{stores}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
+        f"|beam:{settings.beam}|index:{index}|v:{__version__}"
+    )
+
+
+def index_name(searcher: Any) -> str:
+    factory, nprobe = searcher.store.manifest.index.factory, searcher.nprobe
+    return f"{factory},nprobe={nprobe}" if nprobe else str(factory)

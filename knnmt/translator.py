@@ -1,0 +1,219 @@
+"""`Translator`: the one object that a library user needs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from knnmt.batching import batches_by_tokens, pad
+from knnmt.decoding import SearchSettings, mixing_in
+from knnmt.errors import SettingsError, StoreError
+from knnmt.explanation import Explanation, explain_tokens
+from knnmt.keys import key_site_of
+from knnmt.model import TranslationModel, fingerprint, load_model
+from knnmt.retrieval import Retriever
+from knnmt.store import ModelRecord, Store
+
+BATCH_TOKENS = 1024  # padded source tokens a batch, before beams
+
+StorePaths = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One sentence and what came of it."""
+
+    source: str
+    text: str
+    tokens: tuple[int, ...]  # the end token included; empty for an empty line
+    cut: bool = False  # the source was longer than the model can take, and its end was left out
+
+
+class Translator:
+    """Translates with a model and, where stores are given, with what they remember."""
+
+    def __init__(
+        self, translation_model: TranslationModel, retriever: Retriever | None, settings: SearchSettings
+    ) -> None:
+        if retriever is not None:
+            settings.check_against(retriever.entries)
+        self.translation_model = translation_model
+        self.retriever = retriever
+        self.settings = settings
+
+    @classmethod
+    def from_store(
+        cls,
+        stores: StorePaths,
+        *,
+        model: str | None = None,
+        k: int | None = None,
+        temperature: float | None = None,
+        weight: float | None = None,
+        beam: int | None = None,
+        nprobe: int | None = None,
+    ) -> "Translator":
+        """Open one store or several of the same model; what is not given comes from the first store's tuning."""
+        opened = open_stores(stores)
+        settings = settings_for(opened, k=k, temperature=temperature, weight=weight, beam=beam)
+        retriever = Retriever(opened, nprobe=nprobe)
+        return cls(model_of_store(opened[0], model), retriever, settings)
+
+    @classmethod
+    def from_model(
+        cls, model: str, *, source_lang: str | None = None, target_lang: str | None = None, beam: int = 5
+    ) -> "Translator":
+        """The base model alone."""
+        loaded = load_model(model, source_lang=source_lang, target_lang=target_lang)
+        return cls(loaded, None, SearchSettings(beam=beam, weight=0.0))
+
+    @property
+    def model(self) -> Any:
+        """The Hugging Face model itself."""
+        return self.translation_model.network
+
+    @property
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer itself."""
+        return self.translation_model.tokenizer
+
+    @property
+    def stores(self) -> list[Store]:
+        return self.retriever.stores if self.retriever else []
+
+    def base(self) -> "Translator":
+        """The same model without retrieval."""
+        return Translator(self.translation_model, None, replace(self.settings, weight=0.0))
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        """Translations, in the order of the texts; an empty text stays empty."""
+        return [translation.text for translation in self.translations(texts)]
+
+    def translations(self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> list[Translation]:
+        """Translations with their tokens, in the order of the texts."""
+        if isinstance(texts, str):
+            raise SettingsError("translate takes a list of texts; for one text, give a list of one")
+        wanted = [position for position, text in enumerate(texts) if text.strip()]
+        sources = self.translation_model.encode_sources([texts[position] for position in wanted]) if wanted else []
+        done = {
+            wanted[row]: self._translation(texts[wanted[row]], sources[row], tokens)
+            for row, tokens in self._decode(sources, batch_tokens)
+        }
+        return [done.get(position, Translation(text, "", ())) for position, text in enumerate(texts)]
+
+    def _decode(self, sources: list[list[int]], batch_tokens: int) -> Iterator[tuple[int, list[int]]]:
+        lengths = [len(source) for source in sources]
+        with torch.inference_mode(), self.retrieving():
+            for batch in batches_by_tokens(lengths, batch_tokens):
+                yield from zip(batch, self._generate([sources[row] for row in batch]), strict=True)
+
+    def _generate(self, sources: list[list[int]]) -> list[list[int]]:
+        """Output tokens of each source, end token included."""
+        model = self.translation_model
+        ids, mask = pad([source[: model.positions] for source in sources], model.padding)
+        output = model.network.generate(
+            input_ids=ids.to(model.network.device),
+            attention_mask=mask.to(model.network.device),
+            num_beams=self.settings.beam,
+            **model.generation,
+        )
+        return [text_tokens(row, model) for row in output.tolist()]
+
+    def _translation(self, text: str, source: list[int], tokens: list[int]) -> Translation:
+        model = self.translation_model
+        return Translation(text, model.decode(tokens), tuple(tokens), cut=len(source) > model.positions)
+
+    def retrieving(self) -> AbstractContextManager[None]:
+        """Inside, the model's distribution is the mixed one."""
+        model = self.translation_model
+        if self.retriever is None or self.settings.weight == 0:
+            return nullcontext()
+        return mixing_in(model.network, model.key_site, self.retriever, self.settings)
+
+    @torch.inference_mode()
+    def score(self, translation: Translation) -> float:
+        """The logarithm of the translation's probability."""
+        if not translation.tokens:
+            return 0.0
+        model = self.translation_model
+        source = model.encode_sources([translation.source])[0][: model.positions]
+        with self.retrieving():
+            logits = model.network(**model.teacher_forcing([source], [translation.tokens]), use_cache=False).logits
+        logarithms = torch.log_softmax(logits[0, len(model.decoder_prefix) - 1 :].float(), dim=-1)
+        return float(logarithms.gather(1, torch.tensor(translation.tokens)[:, None]).sum())
+
+    def explain(self, text: str) -> Explanation:
+        """The translation, and for each of its tokens the neighbours behind it."""
+        if self.retriever is None:
+            raise StoreError("--store is missing: only a translation with a datastore can be explained")
+        translation = self.translations([text])[0]
+        return explain_tokens(
+            self.translation_model, self.retriever, self.settings, text, translation.tokens, translation.text
+        )
+
+
+def text_tokens(row: list[int], model: TranslationModel) -> list[int]:
+    """What `generate` gave, without the decoder's prefix and the padding."""
+    tokens = row[len(model.decoder_prefix) :]
+    return tokens[: tokens.index(model.end_token) + 1] if model.end_token in tokens else tokens
+
+
+def open_stores(paths: StorePaths) -> list[Store]:
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    return [Store.open(path) for path in paths]
+
+
+def settings_for(stores: Sequence[Store], **given: Any) -> SearchSettings:
+    """What the caller gave, else what the store was tuned to, else the paper's values."""
+    defaults = SearchSettings()
+    entries = sum(store.entries for store in stores)
+    tuned = {"k": min(defaults.k, entries)} | (stores[0].manifest.tuned or {})
+    chosen = {name: given[name] if given[name] is not None else tuned.get(name) for name in given}
+    return replace(defaults, **{name: value for name, value in chosen.items() if value is not None})
+
+
+def model_of_store(store: Store, name: str | None = None) -> TranslationModel:
+    """Load the model that the store was made with; `name` says where it is now, if it has moved."""
+    record = store.manifest.model
+    loaded = load_model(
+        name or record.name,
+        source_lang=record.source_lang,
+        target_lang=record.target_lang,
+        source_prefix=record.source_prefix,
+        key_site=record.key_site,
+    )
+    check_fingerprint(store, record, loaded.fingerprint, name or record.name)
+    return loaded
+
+
+def check_fingerprint(store: Store, record: ModelRecord, found: str, name: str) -> None:
+    if found != record.fingerprint:
+        raise StoreError(
+            f"{store.path}: made with another model than {name} "
+            f"(fingerprint {record.fingerprint}, not {found}); build it again with this one"
+        )
+
+
+@contextmanager
+def attach_retrieval(
+    model: Any,
+    stores: StorePaths,
+    *,
+    tokenizer: Any,
+    k: int | None = None,
+    temperature: float | None = None,
+    weight: float | None = None,
+    nprobe: int | None = None,
+) -> Iterator[None]:
+    """Add retrieval to a loaded Hugging Face model for the time of a `with` block; your own `generate` call goes on."""
+    opened = open_stores(stores)
+    record = opened[0].manifest.model
+    check_fingerprint(opened[0], record, fingerprint(model, tokenizer), "the one given")
+    settings = settings_for(opened, k=k, temperature=temperature, weight=weight)
+    site = key_site_of(model, record.key_site)
+    with mixing_in(model, site, Retriever(opened, nprobe=nprobe), settings):
+        yield

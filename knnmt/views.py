@@ -1,0 +1,128 @@
+"""What the command line shows: tables and traces for people."""
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from knnmt.evaluation import Evaluation
+from knnmt.explanation import ExplainedToken, Explanation
+from knnmt.store import Store
+
+WORD_START = "▁"
+
+
+def store_facts(store: Store) -> dict[str, object]:
+    """`knnmt info --json`."""
+    manifest = store.manifest
+    return {
+        "path": str(store.path),
+        "entries": manifest.entries,
+        "segments": manifest.segments,
+        "dimension": manifest.model.dimension,
+        "index": manifest.index.factory,
+        "nprobe": manifest.index.nprobe,
+        "recall": manifest.index.recall,
+        "model": manifest.model.name,
+        "model_type": manifest.model.type,
+        "model_fingerprint": manifest.model.fingerprint,
+        "key_site": manifest.model.key_site,
+        "languages": [manifest.model.source_lang, manifest.model.target_lang],
+        "corpora": manifest.corpora,
+        "skipped": manifest.skipped,
+        "tuned": manifest.tuned,
+        "parts": len(manifest.parts),
+        "bytes": store.bytes,
+        "created": manifest.created,
+        "knnmt": manifest.knnmt,
+        "version": manifest.version,
+        "fingerprint": store.fingerprint,
+    }
+
+
+def show_store(store: Store, console: Console) -> None:
+    manifest = store.manifest
+    recall = manifest.index.recall
+    probes = f", {manifest.index.nprobe} clusters searched" if manifest.index.nprobe else ""
+    table = Table.grid(padding=(0, 2))
+    rows = {
+        "entries": f"{manifest.entries:,} of dimension {manifest.model.dimension}",
+        "segments": f"{manifest.segments:,} from {', '.join(corpus['name'] for corpus in manifest.corpora)}",
+        "left out": ", ".join(f"{count:,} {reason}" for reason, count in manifest.skipped.items()) or "nothing",
+        "model": f"{manifest.model.name} ({manifest.model.type}, {manifest.model.fingerprint})",
+        "languages": f"{manifest.model.source_lang or '?'} → {manifest.model.target_lang or '?'}",
+        "index": f"{manifest.index.factory}{probes}",
+        "recall": f"{recall['recall']:.3f} at k={recall['k']:g} on {recall['queries']:g} queries",
+        "tuned": ", ".join(f"{name} {value}" for name, value in (manifest.tuned or {}).items()) or "no",
+        "size": f"{store.bytes / 1e6:,.1f} MB in {len(manifest.parts)} parts",
+        "made": f"{manifest.created} by knnmt {manifest.knnmt}",
+    }
+    for name, value in rows.items():
+        table.add_row(Text(name, style="bold"), Text(value))
+    console.print(table)
+
+
+def show_evaluation(evaluation: Evaluation, console: Console) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column, side in (("", "left"), ("BLEU", "right"), ("chrF", "right"), ("tokens/s", "right")):
+        table.add_column(column, justify=side)  # type: ignore[arg-type]
+    for name, scores in (("base", evaluation.base), ("kNN", evaluation.knn)):
+        if scores:
+            table.add_row(name, f"{scores.bleu:.2f}", f"{scores.chrf:.2f}", f"{scores.tokens_per_second:,.1f}")
+    console.print(table)
+    if evaluation.p_value is not None:
+        console.print(f"p = {evaluation.p_value:.4f} (paired bootstrap on BLEU, {evaluation.sentences:,} sentences)")
+    for name, signature in evaluation.signature.items():
+        console.print(Text(f"{name}: {signature}", style="dim"), soft_wrap=True)
+
+
+def show_explanation(explanation: Explanation, console: Console, *, neighbours: int = 3) -> None:
+    """Each token with its probabilities and its heaviest neighbours."""
+    console.print(Text(explanation.source, style="italic"))
+    console.print(Text(explanation.translation, style="bold"))
+    table = Table(box=None, pad_edge=False)
+    for column in ("token", "model", "kNN", "mixed"):
+        table.add_column(column, justify="left" if column == "token" else "right", no_wrap=True)
+    table.add_column("from the memory", overflow="fold")
+    for token in explanation.tokens:
+        table.add_row(
+            Text(token.token.replace(WORD_START, " "), style="bold"),
+            f"{token.model_probability:.2f}",
+            f"{token.neighbour_probability:.2f}",
+            f"{token.probability:.2f}",
+            neighbour_lines(token, neighbours),
+        )
+    console.print(table)
+
+
+def neighbour_lines(token: ExplainedToken, most: int) -> Text:
+    """`0.41 … tighten the [bolt] to 5 Nm.  memory:17`."""
+    lines = Text()
+    for neighbour in token.neighbours[:most]:
+        word = neighbour.token.replace(WORD_START, " ").strip()
+        prefix = neighbour.prefix if len(neighbour.prefix) < 40 else f"…{neighbour.prefix[-39:]}"
+        lines.append(f"{neighbour.weight:.2f} ", style="cyan")
+        lines.append(f"{prefix} ")
+        lines.append(word, style="green bold")
+        lines.append(f"  {neighbour.corpus}:{neighbour.segment}\n", style="dim")
+    lines.right_crop(1)
+    return lines
+
+
+def marked(words: Sequence[str], good: set[int], style: str) -> Text:
+    """A sentence with some of its words marked."""
+    text = Text()
+    for position, word in enumerate(words):
+        text.append(escape(word) if position not in good else word, style=style if position in good else "")
+        text.append(" ")
+    text.right_crop(1)
+    return text
+
+
+def words_also_in(words: Sequence[str], reference: Sequence[str]) -> set[int]:
+    """Positions of the words that stand in the reference too, in its order."""
+    blocks = SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks()
+    return {block.a + offset for block in blocks for offset in range(block.size)}
