@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +45,7 @@ def write_atomically(path: Path, content: object) -> None:
     """A kill leaves the old file or the new one, never half of one."""
     temporary = path.with_suffix(".partial")
     torch.save(content, temporary)
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def save_checkpoint(
@@ -81,6 +80,7 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of each tensor over the files, in the precision that they were trained in."""
     total: dict[str, Tensor] = torch.load(paths[0], weights_only=True)
     for path in paths[1:]:
-        for name, tensor in torch.load(path, weights_only=True).items():
-            total[name] += tensor
+        weights = torch.load(path, weights_only=True)
+        # Not in place: tied weights share their memory and would each be added to all.
+        total = {name: tensor + weights[name] for name, tensor in total.items()}
     return {name: tensor / len(paths) for name, tensor in total.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +59,8 @@ class Side:
     def line(self, index: int) -> Tokens:
         return self.flat[self.ends[index - 1] if index else 0 : self.ends[index]]
 
-    def take(self, kept: Indices) -> Side:
-        return join_lines([self.line(int(index)) for index in kept])
+    def take(self, kept: npt.NDArray[np.bool_]) -> Side:
+        return Side(self.flat[np.repeat(kept, self.lengths)], np.cumsum(self.lengths[kept]))
 
     def padded(self, pairs: Indices, pad: int) -> Tensor:
         """Shape (pairs, longest)."""
@@ -93,7 +92,7 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.source.ends)
 
-    def take(self, kept: Indices) -> Corpus:
+    def take(self, kept: npt.NDArray[np.bool_]) -> Corpus:
         return Corpus(
             name=self.name, weight=self.weight, dropped=self.dropped,
             source=self.source.take(kept), target=self.target.take(kept),
@@ -109,9 +108,7 @@ def fingerprint(paths: Iterable[Path], *words: object) -> str:
     return digest.hexdigest()[:16]
 
 
-def tokenise(
-    source: Source, encoders: tuple[Encoder, Encoder], *, longest: int, exclude: frozenset[str]
-) -> Corpus:
+def tokenise(source: Source, encoders: tuple[Encoder, Encoder], *, longest: int, exclude: frozenset[str]) -> Corpus:
     """Tokenise one corpus, leaving out pairs that are excluded, empty or too long."""
     pairs = list(read_pairs(source.source, source.target))
     allowed = [pair for pair in pairs if pair[0] not in exclude]
@@ -145,7 +142,7 @@ def write_cache(path: Path, corpus: Corpus) -> None:
             target=corpus.target.flat, target_ends=corpus.target.ends,
             dropped=np.array([corpus.dropped[reason] for reason in REASONS]),
         )  # fmt: skip
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def read_cache(path: Path, source: Source) -> Corpus:
@@ -166,6 +163,6 @@ def hold_out(corpus: Corpus, count: int) -> tuple[Corpus, Corpus]:
     """Split into training and validation pairs; the latter are spread evenly over the corpus."""
     if count >= len(corpus):
         raise RecipeError(f"{corpus.name}: has {len(corpus)} usable pairs, too few for --held-out {count}")
-    held = np.linspace(0, len(corpus), count, endpoint=False).astype(np.int64)
-    rest = np.setdiff1d(np.arange(len(corpus)), held)
-    return corpus.take(rest), corpus.take(held)
+    held = np.zeros(len(corpus), dtype=bool)
+    held[np.linspace(0, len(corpus), count, endpoint=False).astype(np.int64)] = True
+    return corpus.take(~held), corpus.take(held)

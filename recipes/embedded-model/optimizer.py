@@ -45,7 +45,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         for group in self.param_groups:
             # Every process keeps all of the momentum, which is cheap, so that any of them can checkpoint it.
             momenta = [self.momentum(parameter) for parameter in group["params"]]

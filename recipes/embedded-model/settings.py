@@ -61,10 +61,12 @@ class Settings:
 
     def describe(self) -> dict[str, Any]:
         """For the model card: names of files, never whole paths."""
-        hidden = ("corpora", "output", "cache", "resume", "vocabulary", "languages")
+        hidden = ("corpora", "output", "cache", "resume")
         return {key: value for key, value in vars(self).items() if key not in hidden} | {
             "start": self.start.name if self.start else None,
             "shape": None if self.start else vars(self.shape),
+            "vocabulary": None if self.start else self.vocabulary,
+            "languages": None if self.start else self.languages,
             "budget": vars(self.budget),
             "exclude": [path.name for path in self.exclude],
         }
@@ -125,6 +127,6 @@ def parse_settings(arguments: Sequence[str] | None, *, description: str | None) 
     shape = Shape(**{part.name: given.pop(part.name) for part in fields(Shape) if part.name in given})
     budget = Budget(steps=given.pop("steps", None), minutes=given.pop("minutes", None))
     corpora = tuple(parse_source(words) for words in given.pop("corpus"))
-    lists = {name: tuple(given.pop(name)) for name in ("exclude", "languages") if name in given}
+    lists: dict[str, Any] = {name: tuple(given.pop(name)) for name in ("exclude", "languages") if name in given}
     cache = given.pop("cache", given["output"] / "cache")
     return Settings(corpora=corpora, shape=shape, budget=budget, cache=cache, **lists, **given)

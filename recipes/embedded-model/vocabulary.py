@@ -28,9 +28,7 @@ def copy_vocabulary(start: Path, folder: Path) -> None:
         shutil.copyfile(start / name, folder / name)
 
 
-def train_vocabulary(
-    lines: Iterable[str], folder: Path, *, size: int, languages: Sequence[str], seed: int
-) -> None:
+def train_vocabulary(lines: Iterable[str], folder: Path, *, size: int, languages: Sequence[str], seed: int) -> None:
     """Train one SentencePiece model for both languages and write it as Marian's files.
 
     The ids are SentencePiece's own, and Marian's padding takes the last.
