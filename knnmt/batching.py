@@ -24,7 +24,10 @@ def batches_by_tokens(lengths: Sequence[int], budget: int) -> Iterator[list[int]
 
 def pad(rows: Sequence[Sequence[int]], padding: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and mask, both [rows, longest]."""
-    longest = max(len(row) for row in rows)
-    ids = torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    longest = max((len(row) for row in rows), default=0)
+    ids = torch.full((len(rows), longest), padding, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
+        mask[number, : len(row)] = 1
     return ids, mask

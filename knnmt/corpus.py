@@ -5,14 +5,17 @@ Every reader is a generator, so memory does not grow with the corpus.
 
 import gzip
 import json
+import stat
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from knnmt.errors import CorpusError
-from knnmt.tmx import read_tmx
+from knnmt.tmx import best_first, read_tmx
 
 Pair = tuple[str, str]
 Languages = tuple[str | None, str | None]
@@ -59,6 +62,8 @@ class Corpus:
             check_readable(path)
         if self.target is None:
             reader_for(self.source)
+        else:
+            check_plain(self.source, self.target)
         if not self.name:
             object.__setattr__(self, "name", default_name(self.source))
 
@@ -109,33 +114,55 @@ def one_line(text: str) -> str:
 
 def default_name(path: Path) -> str:
     """`memory.tmx.gz` is called `memory`."""
-    return path.name.removesuffix(".gz").rsplit(".", 1)[0] or path.name
+    return without_gz(path).rsplit(".", 1)[0] or path.name
+
+
+def without_gz(path: Path) -> str:
+    return path.name[:-3] if is_gzipped(path) else path.name
+
+
+def is_gzipped(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
 
 
 def check_readable(path: Path) -> None:
+    """A regular file that may be read: a corpus is read more than once, so a pipe will not do."""
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise CorpusError(f"{path}: not a regular file, and it must be read more than once")
         with path.open("rb") as file:
             file.read(1)
     except OSError as error:
-        raise CorpusError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise CorpusError(f"{path}: {reason_of(error)}") from error
 
 
-def open_binary(path: Path) -> BinaryIO:
+def reason_of(error: Exception) -> str:
+    """What the system says, without the file's name."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+@contextmanager
+def open_binary(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked where its name ends in .gz."""
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+    try:
+        with cast(BinaryIO, gzip.open(path, "rb")) if is_gzipped(path) else path.open("rb") as file:
+            yield file
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorpusError(f"{path}: cannot be read to its end: {reason_of(error)}") from error
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """Lines of UTF-8 text without their line ends."""
-    number = 0
-    try:
-        with open_binary(path) as file:
-            for number, line in enumerate(file, start=1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}: line {number} is not UTF-8 ({error.reason})") from error
-    except (OSError, EOFError) as error:
-        raise CorpusError(f"{path}: broken after line {number}: {error}") from error
+    with open_binary(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise CorpusError(f"{path}: line {number} is not UTF-8 ({error.reason})") from error
+            if "\0" in text:
+                raise CorpusError(f"{path}: line {number} is not UTF-8 text (it holds a zero byte)")
+            yield text
 
 
 def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
@@ -159,34 +186,46 @@ def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:  # noqa: ARG00
 def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
     """Objects with `source` and `target`, or with `translation` by language code as in Hugging Face data sets."""
     for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            yield "", ""
-            continue
         try:
-            yield pair_of_object(json.loads(line), languages)
-        except ValueError as error:
+            yield pair_of_object(json.loads(line), languages) if line.strip() else ("", "")
+        except json.JSONDecodeError as error:
+            raise CorpusError(f"{path}: line {number}, column {error.colno} is not JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:
             raise CorpusError(f"{path}: line {number}: {error}") from error
 
 
 def pair_of_object(record: Any, languages: Languages) -> Pair:
     """The two sides of one JSON object; ValueError says what is wrong with it."""
-    names: tuple[str | None, str | None] = ("source", "target")
     if isinstance(record, dict) and isinstance(record.get("translation"), dict):
-        if None in languages:
-            raise ValueError("name the languages with --source-lang and --target-lang")
-        record, names = record["translation"], languages
-    source, target = (record.get(name) for name in names) if isinstance(record, dict) else (None, None)
-    if not isinstance(source, str) or not isinstance(target, str):
-        raise ValueError(f"needs an object with text under {names[0]!r} and {names[1]!r}")
-    return source, target
+        return texts_by_language(record["translation"], languages)
+    if not isinstance(record, dict):
+        raise ValueError("not an object with 'source' and 'target'")
+    return text_under(record.get("source"), "source"), text_under(record.get("target"), "target")
+
+
+def texts_by_language(record: dict[str, Any], languages: Languages) -> Pair:
+    """The texts under two language codes; `zh` finds `zh_CN`."""
+    source, target = languages
+    if source is None or target is None:
+        raise ValueError("name the languages with --source-lang and --target-lang")
+    sources, targets = best_first(record.items(), source, target), best_first(record.items(), target, source)
+    return text_under(next(iter(sources), None), source), text_under(next(iter(targets), None), target)
+
+
+def text_under(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"no text under {name!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
+        raise ValueError(f"the text under {name!r} holds half a character") from error
+    return value
 
 
 def read_tmx_pairs(path: Path, languages: Languages) -> Iterator[Pair]:
-    source_lang, target_lang = languages
-    if source_lang is None or target_lang is None:
-        raise CorpusError(f"{path}: name its languages with --source-lang and --target-lang")
+    """The units of a translation memory."""
     with open_binary(path) as file:
-        yield from read_tmx(file, str(path), source_lang, target_lang)
+        yield from read_tmx(file, str(path), *languages)
 
 
 READERS = {".tsv": read_tsv, ".jsonl": read_jsonl, ".tmx": read_tmx_pairs}
@@ -194,7 +233,17 @@ READERS = {".tsv": read_tsv, ".jsonl": read_jsonl, ".tmx": read_tmx_pairs}
 
 def reader_for(path: Path) -> Callable[[Path, Languages], Iterator[Pair]]:
     """The reader that the file's ending asks for."""
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if ending not in READERS:
+    if ending_of(path) not in READERS:
         raise CorpusError(f"{path}: not one of {', '.join(READERS)}; for two aligned files use --source and --target")
-    return READERS[ending]
+    return READERS[ending_of(path)]
+
+
+def check_plain(*paths: Path) -> None:
+    """Aligned files hold one side each; the lines of a TMX file are not sentences."""
+    for path in paths:
+        if ending_of(path) in READERS:
+            raise CorpusError(f"{path}: not plain text; a {ending_of(path)} file goes to --corpus")
+
+
+def ending_of(path: Path) -> str:
+    return Path(without_gz(path)).suffix.lower()

@@ -37,11 +37,15 @@ def rename_durably(temporary: Path, final: Path) -> None:
 def write_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a new file; `path` appears only when it is complete, replacing what was there."""
     temporary = path.with_name(f".{path.name}.partial")
-    with temporary.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     flush_to_disk(path.parent)
 
 

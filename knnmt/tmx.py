@@ -20,9 +20,7 @@ CODES = ("{*}bpt", "{*}ept", "{*}ph", "{*}it", "{*}ut")
 SAFELY = {"resolve_entities": False, "no_network": True, "load_dtd": False}
 
 
-def read_tmx(
-    file: BinaryIO, name: str, source_lang: str | None, target_lang: str | None
-) -> Iterator[tuple[str, str]]:
+def read_tmx(file: BinaryIO, name: str, source_lang: str | None, target_lang: str | None) -> Iterator[tuple[str, str]]:
     """The pair of each unit; a side that is missing is empty text. A language of None is the one that it declares."""
     found: set[str] = set()
     for number, unit in enumerate(read_units(file, name), start=1):
@@ -34,7 +32,7 @@ def read_tmx(
         yield source, text_of(best_first(variants, target_lang, source_lang), name, number)
     for wanted in (source_lang, target_lang):
         if found and wanted and not any(same_language(code, wanted) for code in found):
-            raise CorpusError(f"{name}: has no text in {wanted!r}; {languages_in(found)}")
+            raise CorpusError(f"{name}: has no text in {wanted!r}; it has {listed(found)}")
 
 
 def read_units(file: BinaryIO, name: str) -> Iterator[Any]:
@@ -42,13 +40,14 @@ def read_units(file: BinaryIO, name: str) -> Iterator[Any]:
     check_root(file, name)
     file.seek(0)
     events = etree.iterparse(file, tag="{*}tu", **SAFELY)
-    number = 0
+    done = 0
     try:
-        for number, (_, unit) in enumerate(events, start=1):
+        for _, unit in events:
             yield unit
             forget(unit)
+            done += 1
     except etree.XMLSyntaxError as error:
-        raise CorpusError(f"{name}: broken TMX after unit {number}: {reason_of(error, events)}") from error
+        raise CorpusError(f"{name}: broken TMX after unit {done}: {reason_of(error, events)}") from error
 
 
 def check_root(file: BinaryIO, name: str) -> None:
@@ -88,7 +87,7 @@ def declared_languages(
     target = target or only_other(codes, source)
     if source is None or target is None:
         hint = "name its languages with --source-lang and --target-lang"
-        raise CorpusError(f"{name}: {hint}; {languages_in(codes)}")
+        raise CorpusError(f"{name}: {hint}; its first unit has {listed(codes)}")
     return source, target
 
 
@@ -104,8 +103,8 @@ def only_other(codes: set[str], known: str | None) -> str | None:
     return others[0] if len(others) == 1 else None
 
 
-def languages_in(codes: set[str]) -> str:
-    return f"its languages are {', '.join(sorted(filter(None, codes))) or 'not named'}"
+def listed(codes: set[str]) -> str:
+    return ", ".join(sorted(filter(None, codes))) or "no language codes"
 
 
 def best_first(items: Iterable[tuple[str, Item]], wanted: str, other: str) -> list[Item]:
@@ -138,7 +137,9 @@ def text_of(variants: list[Any], name: str, number: int) -> str:
 
 def plain_text(segment: Any, name: str, number: int) -> str:
     """The text of a segment without its formatting codes; text inside `hi` stays."""
-    etree.strip_elements(segment, *CODES, etree.Comment, etree.ProcessingInstruction, with_tail=False)
+    if len(segment) == 0:
+        return str(segment.text or "")
+    etree.strip_elements(segment, *CODES, with_tail=False)
     for entity in segment.iter(etree.Entity):
         raise CorpusError(f"{name}: unit {number} uses the entity {entity.text}; entities are not resolved")
     return "".join(segment.itertext())
