@@ -24,6 +24,7 @@ class KeySite:
     time_first: bool = False  # FSMT's layers run on [time, batch, dimension]
 
 
+PATH = re.compile(r"[^\W\d]\w*(\[-?\d+\]|\.\w+)*")
 BART_LIKE = "decoder.layers[-1].fc1"
 T5_LIKE = "decoder.block[-1].layer[-1].DenseReluDense"
 KEY_SITES = {
@@ -58,6 +59,8 @@ def key_site_of(network: Any, path: str | None = None) -> KeySite:
 
 def module_at(network: Any, path: str) -> nn.Module:
     """The module at a path such as `decoder.layers[-1].fc1`."""
+    if not PATH.fullmatch(path):
+        raise ModelError(f"--key-site {path}: not a path such as {BART_LIKE}")
     module = network
     for name, position in re.findall(r"(\w+)|\[(-?\d+)\]", path):
         try:
@@ -93,6 +96,8 @@ def catching_keys(network: Any, site: KeySite, *, stop: bool = False) -> Iterato
     catch = Catch()
 
     def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        if not inputs or inputs[0].dim() != 3:
+            raise ModelError(f"--key-site {site.path}: its input is not one vector for each token")
         catch.keys = inputs[0].transpose(0, 1) if site.time_first else inputs[0]
         if stop:
             raise KeyReached

@@ -1,43 +1,67 @@
 """Language codes: what a person writes (`de`), and what a multilingual model calls it (`de_DE`, `deu_Latn`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from knnmt.errors import ModelError
 
 # ISO 639-1 to the ISO 639-3 codes that NLLB uses, with the script where there are several.
 NLLB_NAMES = {
-    "af": "afr", "am": "amh", "ar": "arb_Arab", "az": "azj", "be": "bel", "bg": "bul", "bn": "ben_Beng",
-    "bs": "bos", "ca": "cat", "cs": "ces", "cy": "cym", "da": "dan", "de": "deu", "el": "ell", "en": "eng",
-    "eo": "epo", "es": "spa", "et": "est", "eu": "eus", "fa": "pes", "fi": "fin", "fr": "fra", "ga": "gle",
-    "gl": "glg", "gu": "guj", "ha": "hau", "he": "heb", "hi": "hin", "hr": "hrv", "hu": "hun", "hy": "hye",
-    "id": "ind", "ig": "ibo", "is": "isl", "it": "ita", "ja": "jpn", "jv": "jav", "ka": "kat", "kk": "kaz",
-    "km": "khm", "kn": "kan", "ko": "kor", "ky": "kir", "lb": "ltz", "lo": "lao", "lt": "lit", "lv": "lvs",
-    "mk": "mkd", "ml": "mal", "mn": "khk", "mr": "mar", "ms": "zsm", "mt": "mlt", "my": "mya", "nb": "nob",
-    "ne": "npi", "nl": "nld", "nn": "nno", "no": "nob", "pa": "pan", "pl": "pol", "ps": "pbt", "pt": "por",
-    "ro": "ron", "ru": "rus", "si": "sin", "sk": "slk", "sl": "slv", "so": "som", "sq": "als", "sr": "srp",
-    "sv": "swe", "sw": "swh", "ta": "tam_Taml", "te": "tel", "tg": "tgk", "th": "tha", "tl": "tgl",
-    "tr": "tur", "uk": "ukr", "ur": "urd", "uz": "uzn", "vi": "vie", "xh": "xho", "yo": "yor", "zh": "zho_Hans",
-    "zu": "zul",
+    "af": "afr", "ak": "aka", "am": "amh", "ar": "arb_Arab", "as": "asm", "ay": "ayr", "az": "azj", "ba": "bak",
+    "be": "bel", "bg": "bul", "bm": "bam", "bn": "ben_Beng", "bo": "bod", "bs": "bos", "ca": "cat", "cs": "ces",
+    "cy": "cym", "da": "dan", "de": "deu", "dz": "dzo", "ee": "ewe", "el": "ell", "en": "eng", "eo": "epo",
+    "es": "spa", "et": "est", "eu": "eus", "fa": "pes", "fi": "fin", "fj": "fij", "fo": "fao", "fr": "fra",
+    "ga": "gle", "gd": "gla", "gl": "glg", "gn": "grn", "gu": "guj", "ha": "hau", "he": "heb", "hi": "hin",
+    "hr": "hrv", "ht": "hat", "hu": "hun", "hy": "hye", "id": "ind", "ig": "ibo", "is": "isl", "it": "ita",
+    "ja": "jpn", "jv": "jav", "ka": "kat", "kg": "kon", "ki": "kik", "kk": "kaz", "km": "khm", "kn": "kan",
+    "ko": "kor", "ku": "kmr", "ky": "kir", "lb": "ltz", "lg": "lug", "li": "lim", "ln": "lin", "lo": "lao",
+    "lt": "lit", "lv": "lvs", "mg": "plt", "mi": "mri", "mk": "mkd", "ml": "mal", "mn": "khk", "mr": "mar",
+    "ms": "zsm", "mt": "mlt", "my": "mya", "nb": "nob", "ne": "npi", "nl": "nld", "nn": "nno", "no": "nob",
+    "ny": "nya", "oc": "oci", "om": "gaz", "or": "ory", "pa": "pan", "pl": "pol", "ps": "pbt", "pt": "por",
+    "qu": "quy", "rn": "run", "ro": "ron", "ru": "rus", "rw": "kin", "sa": "san", "sc": "srd", "sd": "snd",
+    "sg": "sag", "si": "sin", "sk": "slk", "sl": "slv", "sm": "smo", "sn": "sna", "so": "som", "sq": "als",
+    "sr": "srp", "ss": "ssw", "st": "sot", "su": "sun", "sv": "swe", "sw": "swh", "ta": "tam_Taml", "te": "tel",
+    "tg": "tgk", "th": "tha", "ti": "tir", "tk": "tuk", "tl": "tgl", "tn": "tsn", "tr": "tur", "ts": "tso",
+    "tt": "tat", "tw": "twi", "ug": "uig", "uk": "ukr", "ur": "urd", "uz": "uzn", "vi": "vie", "wo": "wol",
+    "xh": "xho", "yi": "ydd", "yo": "yor", "zh": "zho_Hans", "zh_hant": "zho_Hant", "zh_hk": "zho_Hant",
+    "zh_tw": "zho_Hant", "zu": "zul",
 }  # fmt: skip
 
 
 def model_code(language: str, known: Iterable[str], flag: str) -> str:
     """The model's own code for a language; an error that names the flag where there is none or more than one."""
     codes = sorted(known)
-    wanted = language.replace("-", "_")
-    for name in (wanted, NLLB_NAMES.get(wanted.lower(), wanted)):
-        matching = [code for code in codes if code == name or code.startswith(f"{name}_")]
-        if name in matching:
-            return name
-        if len(matching) == 1:
-            return matching[0]
+    for name in names_of(language):
+        wanted = name.lower()
+        matching = [code for code in codes if code.lower() == wanted or code.lower().startswith(f"{wanted}_")]
+        exact = [code for code in matching if code.lower() == wanted]
+        if len(exact or matching) == 1:
+            return (exact or matching)[0]
         if matching:
             raise ModelError(f"{flag} {language}: the model has several: {', '.join(matching)}")
     raise ModelError(f"{flag} {language}: the model does not know it; it knows {', '.join(codes[:8])}, …")
 
 
+def names_of(language: str) -> Iterator[str]:
+    """What a model may call it, likeliest first: `de-AT` is `de` where a model does not tell regions apart.
+
+    Chinese regions write differently, so `zh-TW` is never taken for `zh`.
+    """
+    name = language.replace("-", "_")
+    yield name
+    yield NLLB_NAMES.get(name.lower(), name)
+    primary, _, region = name.lower().partition("_")
+    if len(region) == 2 and primary != "zh":
+        yield primary
+        yield NLLB_NAMES.get(primary, primary)
+
+
+def three_letters(language: str) -> str:
+    """`fr` is `fra`."""
+    return NLLB_NAMES.get(language.lower(), language).split("_")[0]
+
+
 def base_language(code: str | None) -> str:
     """`zh_CN`, `zho_Hans` and `zh` are all `zh`: what scoring needs to know."""
     short = (code or "").replace("-", "_").split("_")[0].lower()
-    three_letters = {name.split("_")[0]: two for two, name in NLLB_NAMES.items()}
-    return three_letters.get(short, short)
+    two_letters = {name.split("_")[0]: two for two, name in NLLB_NAMES.items() if len(two) == 2}
+    return two_letters.get(short, short)

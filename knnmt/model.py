@@ -2,7 +2,10 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,11 +17,12 @@ import transformers
 from knnmt.batching import pad
 from knnmt.errors import ModelError
 from knnmt.keys import KeySite, key_site_of
-from knnmt.languages import model_code
+from knnmt.languages import model_code, three_letters
 
 BUILTIN = "builtin:"
+HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 DEFAULT_POSITIONS = 512  # for models with relative positions, which have no limit of their own
-FINGERPRINT_VALUES = 256  # values read of each weight: enough to tell any two trainings apart, at no cost
+COMPUTED_WEIGHTS = ("embed_positions.weight", "final_logits_bias")  # the model makes them where a file has none
 
 
 @dataclass(frozen=True)
@@ -113,13 +117,29 @@ def load_weights(name: str) -> tuple[Any, Any]:
     """The Hugging Face objects, in single precision: half is slower on a CPU."""
     place = model_folder(name)
     quiet()
-    try:
-        network = transformers.AutoModelForSeq2SeqLM.from_pretrained(place, dtype=torch.float32)
+    with explaining(f"--model {name}: cannot be loaded"):
+        network, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            place, dtype=torch.float32, output_loading_info=True
+        )
+    missing = sorted(weight for weight in report["missing_keys"] if not weight.endswith(COMPUTED_WEIGHTS))
+    if missing:
+        raise ModelError(f"--model {name}: the file of weights lacks {len(missing)} of them, such as {missing[0]}")
+    with explaining(f"--model {name}: its tokenizer cannot be loaded, perhaps for a missing file"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise ModelError(f"--model {name}: cannot be loaded: {reason}") from error
+    known, needed = len(tokenizer), network.get_input_embeddings().weight.shape[0]
+    if known < needed / 2:  # sizes are often rounded up, but without its files a tokenizer is just a few special tokens
+        raise ModelError(f"--model {name}: its tokenizer knows {known} tokens of {needed}; are its files there?")
     return network.eval(), tokenizer
+
+
+@contextmanager
+def explaining(what: str) -> Iterator[None]:
+    """Broken files make the libraries raise almost anything; all of it is one line to the user."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise ModelError(f"{what}: {reason}") from error
 
 
 def quiet() -> None:
@@ -130,13 +150,18 @@ def quiet() -> None:
 
 
 def model_folder(name: str) -> str:
-    """What `from_pretrained` takes for the name."""
-    if not name.startswith(BUILTIN):
-        return name
-    folder = Path(str(resources.files("knnmt"))) / "data" / name.removeprefix(BUILTIN)
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"--model {name}: no such embedded model; there is {BUILTIN}de-en")
-    return str(folder)
+    """What `from_pretrained` takes for the name: a folder, or a name of the Hub as it is."""
+    if name.startswith(BUILTIN):
+        folder = Path(str(resources.files("knnmt"))) / "data" / name.removeprefix(BUILTIN)
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"--model {name}: no such embedded model; there is {BUILTIN}de-en")
+        return str(folder)
+    place = Path(name).expanduser()
+    if place.is_dir() and not (place / "config.json").is_file():
+        raise ModelError(f"--model {name}: the folder has no config.json, so it holds no model")
+    if not place.is_dir() and (place.exists() or not HUB_NAME.fullmatch(name)):
+        raise ModelError(f"--model {name}: no such folder, and not a name of the Hugging Face Hub")
+    return str(place) if place.is_dir() else name
 
 
 def wrap_model(
@@ -151,9 +176,12 @@ def wrap_model(
 ) -> TranslationModel:
     """Everything that the loaded objects imply."""
     site = key_site_of(network, key_site)
-    source_lang = source_lang or getattr(tokenizer, "source_lang", None)
-    target_lang = target_lang or getattr(tokenizer, "target_lang", None)
-    generation = set_languages(network, tokenizer, source_lang, target_lang)
+    source_lang, target_lang = (
+        given or own for given, own in zip((source_lang, target_lang), own_languages(tokenizer), strict=True)
+    )
+    generation = set_languages(network, tokenizer, source_lang, target_lang) or forced_opening(network, tokenizer)
+    if source_prefix is None:
+        source_prefix = task_prefix(network, source_lang, target_lang) or target_prefix(tokenizer, target_lang)
     return TranslationModel(
         name=name,
         network=network,
@@ -162,11 +190,18 @@ def wrap_model(
         key_site=site,
         source_lang=source_lang,
         target_lang=target_lang,
-        source_prefix=target_language_prefix(tokenizer, target_lang) if source_prefix is None else source_prefix,
+        source_prefix=source_prefix,
         generation=generation,
         decoder_prefix=decoder_prefix(network, generation),
         fingerprint=fingerprint(network, tokenizer),
     )
+
+
+def own_languages(tokenizer: Any) -> tuple[str | None, str | None]:
+    """The languages that a model of one pair says it has."""
+    if type(tokenizer).__name__.startswith("FSMT"):
+        return tokenizer.src_lang, tokenizer.tgt_lang
+    return getattr(tokenizer, "source_lang", None), getattr(tokenizer, "target_lang", None)
 
 
 def set_languages(network: Any, tokenizer: Any, source_lang: str | None, target_lang: str | None) -> dict[str, int]:
@@ -195,11 +230,26 @@ def language_codes(tokenizer: Any) -> dict[str, int]:
     return {}
 
 
-def target_language_prefix(tokenizer: Any, target_lang: str | None) -> str:
+def forced_opening(network: Any, tokenizer: Any) -> dict[str, int]:
+    """BART's tokenizer puts `<s>` before every target, so the model learnt to begin with it: let it always do so."""
+    first = tokenizer(text_target="")["input_ids"][0]
+    forced = network.generation_config.forced_bos_token_id is not None
+    return {} if forced or first != tokenizer.bos_token_id else {"forced_bos_token_id": int(first)}
+
+
+def target_prefix(tokenizer: Any, target_lang: str | None) -> str:
     """OPUS models with several target languages want `>>fra<<` before the source text."""
     codes = getattr(tokenizer, "supported_language_codes", None) or []
-    wanted = [code for code in codes if code.strip("<>") == target_lang]
+    names = (target_lang, three_letters(target_lang or ""))
+    wanted = [code for code in codes if code.strip("<>") in names]
     return f"{wanted[0]} " if wanted else ""
+
+
+def task_prefix(network: Any, source_lang: str | None, target_lang: str | None) -> str:
+    """T5 wants to be told in words what to do, and its configuration has the words."""
+    tasks = getattr(network.config, "task_specific_params", None) or {}
+    task = tasks.get(f"translation_{source_lang}_to_{target_lang}", {})
+    return str(task.get("prefix", ""))
 
 
 def target_side(tokenizer: Any) -> Any:
@@ -229,9 +279,18 @@ def fingerprint(network: Any, tokenizer: Any) -> str:
     """A name for exactly these weights and this vocabulary, wherever they were loaded from."""
     digest = hashlib.sha256()
     for name, weight in sorted(network.named_parameters()):
-        flat = weight.detach().flatten()
-        values = flat[:: max(1, flat.numel() // FINGERPRINT_VALUES)].float().cpu().numpy()
-        digest.update(f"{name}{tuple(weight.shape)}".encode() + values.tobytes())
-    for token, number in sorted(tokenizer.get_vocab().items()):
-        digest.update(f"{token}\t{number}\n".encode())
+        values = weight.detach().float().cpu().contiguous().numpy()
+        digest.update(f"{name}{values.shape}{zlib.crc32(values)}\n".encode())  # a strong hash of them all takes seconds
+    for vocabulary in vocabularies(tokenizer):
+        for token, number in sorted(vocabulary.items()):
+            digest.update(f"{token}\t{number}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def vocabularies(tokenizer: Any) -> list[dict[str, int]]:
+    """What the tokenizer knows, and where a target has a vocabulary of its own, that too."""
+    known = tokenizer.get_vocab()
+    target = getattr(tokenizer, "decoder", None)  # token number to token, where the tokenizer is FSMT's or Marian's
+    if not isinstance(target, dict) or all(known.get(token) == number for number, token in target.items()):
+        return [known]
+    return [known, {token: number for number, token in target.items()}]
