@@ -22,8 +22,8 @@ NLLB_NAMES = {
     "sr": "srp", "ss": "ssw", "st": "sot", "su": "sun", "sv": "swe", "sw": "swh", "ta": "tam_Taml", "te": "tel",
     "tg": "tgk", "th": "tha", "ti": "tir", "tk": "tuk", "tl": "tgl", "tn": "tsn", "tr": "tur", "ts": "tso",
     "tt": "tat", "tw": "twi", "ug": "uig", "uk": "ukr", "ur": "urd", "uz": "uzn", "vi": "vie", "wo": "wol",
-    "xh": "xho", "yi": "ydd", "yo": "yor", "zh": "zho_Hans", "zh_hant": "zho_Hant", "zh_hk": "zho_Hant",
-    "zh_tw": "zho_Hant", "zu": "zul",
+    "xh": "xho", "yi": "ydd", "yo": "yor", "zh": "zho_Hans", "zh_cn": "zho_Hans", "zh_hans": "zho_Hans",
+    "zh_hant": "zho_Hant", "zh_hk": "zho_Hant", "zh_sg": "zho_Hans", "zh_tw": "zho_Hant", "zu": "zul",
 }  # fmt: skip
 
 
@@ -44,13 +44,13 @@ def model_code(language: str, known: Iterable[str], flag: str) -> str:
 def names_of(language: str) -> Iterator[str]:
     """What a model may call it, likeliest first: `de-AT` is `de` where a model does not tell regions apart.
 
-    Chinese regions write differently, so `zh-TW` is never taken for `zh`.
+    `zh-TW` and `zh-HK` write another script, so they are never taken for `zh`.
     """
     name = language.replace("-", "_")
     yield name
     yield NLLB_NAMES.get(name.lower(), name)
     primary, _, region = name.lower().partition("_")
-    if len(region) == 2 and primary != "zh":
+    if len(region) == 2 and NLLB_NAMES.get(name.lower()) != "zho_Hant":
         yield primary
         yield NLLB_NAMES.get(primary, primary)
 

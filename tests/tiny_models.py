@@ -43,6 +43,7 @@ SEEDS = {"marian": 1, "mbart": 3, "pegasus": 3}  # with these, of the sentences 
 DEFAULT_SEED = 2
 MAX_LENGTH = 24
 LAYER_SCALE = 1.0  # large, so that what comes next depends on all that came before, not on the last token alone
+T5_LAYER_SCALE = 0.5  # its attention has no scale of its own: with more it would look at one token only
 EMBEDDING_SCALE = 0.4
 END_SCALE = 1.6  # of the end token's row: it wins now and then, so that some hypotheses end early
 SMALL = {"d_model": 16, "max_position_embeddings": 64, "dropout": 0.0} | {
@@ -65,9 +66,10 @@ class Architecture:
 def save(folder: Path, network: Any, tokenizer: Any, **generation: Any) -> None:
     """Random weights of a size that makes the output vary, then both objects to the folder."""
     torch.manual_seed(SEEDS.get(network.config.model_type, DEFAULT_SEED))
+    layer_scale = T5_LAYER_SCALE if "t5" in network.config.model_type else LAYER_SCALE
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Embedding) and "Sinusoidal" not in type(module).__name__:
-            nn.init.normal_(module.weight, std=EMBEDDING_SCALE if isinstance(module, nn.Embedding) else LAYER_SCALE)
+            nn.init.normal_(module.weight, std=EMBEDDING_SCALE if isinstance(module, nn.Embedding) else layer_scale)
     network.generation_config.update(max_length=MAX_LENGTH, **generation)
     rows = output_rows(network)
     nn.init.normal_(rows, std=EMBEDDING_SCALE)
@@ -240,6 +242,7 @@ def session_folder() -> tempfile.TemporaryDirectory[str]:
 @cache
 def tiny_folder(name: str) -> Path:
     quiet()
+    torch.set_num_threads(1)  # on models this small, threads only wait for each other
     folder = Path(session_folder().name) / name
     ARCHITECTURES[name].make(folder)
     return folder
@@ -252,9 +255,9 @@ def tiny_model(name: str) -> TranslationModel:
 
 
 def generate(model: TranslationModel, sources: Sequence[str], **options: Any) -> Any:
-    """The model's own `generate`; random weights like to say one thing again and again, so no two tokens twice."""
+    """The model's own `generate`, kept from what only random weights say: the same again and again, and padding."""
     ids, mask = pad(model.encode_sources(sources), model.padding)
-    settings = {"no_repeat_ngram_size": 2, **model.generation, **options}
+    settings = {"no_repeat_ngram_size": 2, "bad_words_ids": [[model.padding]], **model.generation, **options}
     return model.network.generate(input_ids=ids, attention_mask=mask, **settings)
 
 
