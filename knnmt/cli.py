@@ -12,7 +12,7 @@ from rich.console import Console
 from knnmt.errors import CorpusError, KnnmtError, SettingsError
 from knnmt.version import __version__
 
-WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # type: ignore[assignment]  # every error that the option parser raises
+WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # every error that the option parser raises
 
 app = typer.Typer(
     name="knnmt",

@@ -1,5 +1,6 @@
 """Beam search with retrieval: the model's own `generate`, with its distribution mixed at every step."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,9 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from knnmt.beam import Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
-from knnmt.mixing import mix, neighbour_weights
+from knnmt.mixing import mix, mix_best, neighbour_weights
 from knnmt.retrieval import Retriever
 
 PAPER_K = 64
@@ -28,8 +30,8 @@ class SearchSettings:
     def __post_init__(self) -> None:
         if self.k < 1:
             raise SettingsError(f"--k {self.k}: must be at least 1")
-        if not self.temperature > 0:
-            raise SettingsError(f"--temperature {self.temperature:g}: must be above 0")
+        if not 0 < self.temperature < math.inf:
+            raise SettingsError(f"--temperature {self.temperature:g}: must be a number above 0")
         if not 0 <= self.weight <= 1:
             raise SettingsError(f"--weight {self.weight:g}: must be between 0 and 1")
         if self.beam < 1:
@@ -65,10 +67,29 @@ def mixed_logits(logits: torch.Tensor, catch: Catch, retriever: Retriever, setti
     """Logits [batch, time, vocabulary] after retrieval at every position."""
     if settings.weight == 0:
         return logits
-    queries = catch.keys.reshape(-1, catch.keys.shape[-1]).float().cpu().numpy()
-    found = retriever.search(queries, settings.k)
-    distances = torch.from_numpy(found.distances).to(logits.device)
-    tokens = torch.from_numpy(found.tokens).to(logits.device)
-    weights = neighbour_weights(distances, settings.temperature)
+    tokens, weights = retrieve(catch.keys, retriever, settings)
     flat = logits.reshape(-1, logits.shape[-1])
     return mix(flat, tokens, weights, settings.weight).reshape(logits.shape)
+
+
+def retrieve(keys: torch.Tensor, retriever: Retriever, settings: SearchSettings) -> tuple[torch.Tensor, torch.Tensor]:
+    """Neighbours' tokens and weights, both [n, k], for keys [batch, time, dimension] taken row by row."""
+    queries = keys.reshape(-1, keys.shape[-1]).float().cpu().numpy()
+    found = retriever.search(queries, settings.k)
+    distances = torch.from_numpy(found.distances).to(keys.device)
+    return torch.from_numpy(found.tokens).to(keys.device), neighbour_weights(distances, settings.temperature)
+
+
+@contextmanager
+def proposing(network: Any, site: KeySite, retriever: Retriever | None, settings: SearchSettings) -> Iterator[Propose]:
+    """How beam search finds the best continuations: with neighbours, or plainly."""
+    if retriever is None or settings.weight == 0:
+        yield propose_plainly
+        return
+    with catching_keys(network, site) as catch:
+
+        def propose(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
+            tokens, weights = retrieve(catch.keys[:, -1:], retriever, settings)
+            return mix_best(logits, tokens, weights, settings.weight, most)
+
+        yield propose

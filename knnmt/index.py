@@ -66,10 +66,14 @@ def build_index(
 
 def make_index(factory: str, dimension: int) -> Any:
     try:
-        return faiss.index_factory(dimension, factory)
+        index = faiss.index_factory(dimension, factory)
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[-1]
         raise SettingsError(f"--index {factory}: not possible for keys of dimension {dimension} ({reason})") from error
+    for part in (index, ivf_of(index)):
+        if getattr(part, "do_polysemous_training", False):
+            part.do_polysemous_training = False  # it takes minutes, and serves a kind of search not used here
+    return index
 
 
 def train(index: Any, keys: list[Array], random: np.random.Generator, factory: str) -> None:
@@ -105,7 +109,8 @@ def blocks(keys: list[Array]) -> Iterator[Keys]:
 
 def ivf_of(index: Any) -> Any:
     """The inverted-file index inside, or None."""
-    return faiss.try_extract_index_ivf(index)
+    found = faiss.try_extract_index_ivf(index)
+    return None if found is None else faiss.downcast_index(found)
 
 
 def set_nprobe(index: Any, nprobe: int | None) -> int | None:
@@ -119,9 +124,10 @@ def set_nprobe(index: Any, nprobe: int | None) -> int | None:
 
 
 def open_index(file: Path, nprobe: int | None) -> Any:
-    """The index, memory-mapped: what is not searched is not read."""
+    """The index, memory-mapped: what is not searched is not read. `nprobe` is None for an index without clusters."""
+    flags = faiss.IO_FLAG_MMAP_IFC if nprobe is None else faiss.IO_FLAG_MMAP
     try:
-        index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_MMAP)
+        index = faiss.read_index(str(file), flags)
     except RuntimeError as error:
         raise StoreError(f"{file}: not a readable index; build the store again") from error
     set_nprobe(index, nprobe)

@@ -13,7 +13,8 @@ def neighbour_weights(distances: torch.Tensor, temperature: float) -> torch.Tens
 
     A row without any neighbour is all zeros.
     """
-    scores = -distances / temperature
+    nearest = distances.amin(dim=-1, keepdim=True)
+    scores = (nearest - distances) / temperature  # subtracted first: large distances keep their digits
     return torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
 
 
@@ -35,3 +36,31 @@ def mix(logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weigh
     mixed = torch.log_softmax(logits.float(), dim=-1) + torch.log((1.0 - share).clamp_min(smallest))
     added = torch.log((share * token_masses(tokens, weights)).clamp_min(smallest))  # [n, k]
     return mixed.scatter(-1, tokens, torch.logaddexp(mixed.gather(-1, tokens), added))
+
+
+def mix_best(
+    logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: float, most: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The best of `mix`, scores and tokens [n, most], without computing the rest.
+
+    A token that is nobody's neighbour keeps its rank among its like. So the best of the mixture are among the model's
+    best and the neighbours' tokens.
+    """
+    found = weights.sum(dim=-1, keepdim=True) > 0.5
+    share = torch.where(found, weight, 0.0)
+    smallest = torch.finfo(torch.float32).tiny
+    discount = torch.log((1.0 - share).clamp_min(smallest)) - logits.logsumexp(dim=-1, keepdim=True)  # [n, 1]
+    best, best_tokens = logits.topk(most, dim=-1)
+    added = torch.log((share * token_masses(tokens, weights)).clamp_min(smallest))
+    mixed = torch.logaddexp(logits.gather(-1, tokens) + discount, added)  # [n, k]
+    mixed = mixed.masked_fill(repeated(tokens), -torch.inf)
+    among_neighbours = (best_tokens[:, :, None] == tokens[:, None, :]).any(dim=-1)  # [n, most]
+    plain = (best + discount).masked_fill(among_neighbours, -torch.inf)
+    scores, at = torch.cat([mixed, plain], dim=-1).topk(most, dim=-1)
+    return scores, torch.cat([tokens, best_tokens], dim=-1).gather(-1, at)
+
+
+def repeated(tokens: torch.Tensor) -> torch.Tensor:
+    """Where a token [n, k] stands earlier in its row already."""
+    same = tokens[:, :, None] == tokens[:, None, :]
+    return same.tril(diagonal=-1).any(dim=-1)

@@ -59,7 +59,8 @@ class StoreSearcher:
 
     def __init__(self, store: Store, nprobe: int | None):
         self.store = store
-        self.index: Any = open_index(store.index_file, nprobe or store.manifest.index.nprobe)
+        usual = store.manifest.index.nprobe  # None: the index has no clusters
+        self.index: Any = open_index(store.index_file, usual and (nprobe or usual))
         self.nprobe = set_nprobe(self.index, None)
         self.exact = store.manifest.index.factory == "Flat"
 

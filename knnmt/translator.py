@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from knnmt.batching import batches_by_tokens, pad
-from knnmt.decoding import SearchSettings, mixing_in
+from knnmt.beam import BeamRules, BeamSearch, rules_of
+from knnmt.decoding import SearchSettings, mixing_in, proposing
 from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
 from knnmt.keys import key_site_of
@@ -105,21 +106,29 @@ class Translator:
         return [done.get(position, Translation(text, "", ())) for position, text in enumerate(texts)]
 
     def _decode(self, sources: list[list[int]], batch_tokens: int) -> Iterator[tuple[int, list[int]]]:
-        lengths = [len(source) for source in sources]
-        with torch.inference_mode(), self.retrieving():
-            for batch in batches_by_tokens(lengths, batch_tokens):
-                yield from zip(batch, self._generate([sources[row] for row in batch]), strict=True)
+        """Row and output tokens of each source, batch by batch."""
+        model, lengths = self.translation_model, [len(source) for source in sources]
+        rules = rules_of(model, self.settings.beam)
+        for batch in batches_by_tokens(lengths, batch_tokens):
+            ids, mask = pad([sources[row][: model.positions] for row in batch], model.padding)
+            ids, mask = ids.to(model.network.device), mask.to(model.network.device)
+            outputs = self._generate(ids, mask) if rules is None else self._search(ids, mask, rules)
+            yield from zip(batch, outputs, strict=True)
 
-    def _generate(self, sources: list[list[int]]) -> list[list[int]]:
-        """Output tokens of each source, end token included."""
+    def _search(self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules) -> list[list[int]]:
+        """Output tokens by our own beam search."""
         model = self.translation_model
-        ids, mask = pad([source[: model.positions] for source in sources], model.padding)
-        output = model.network.generate(
-            input_ids=ids.to(model.network.device),
-            attention_mask=mask.to(model.network.device),
-            num_beams=self.settings.beam,
-            **model.generation,
-        )
+        with proposing(model.network, model.key_site, self.retriever, self.settings) as propose:
+            return BeamSearch(model, rules, propose).run(ids, mask)
+
+    @torch.inference_mode()
+    def _generate(self, ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+        """Output tokens by the model's own `generate`, for rules that only it knows."""
+        model = self.translation_model
+        with self.retrieving():
+            output = model.network.generate(
+                input_ids=ids, attention_mask=mask, num_beams=self.settings.beam, **model.generation
+            )
         return [text_tokens(row, model) for row in output.tolist()]
 
     def _translation(self, text: str, source: list[int], tokens: list[int]) -> Translation:

@@ -1,0 +1,41 @@
+"""The embedded model and small datastores made with it, once for all tests."""
+
+from pathlib import Path
+
+import pytest
+
+from knnmt import BuildSettings, Corpus, Store, build_store, load_model
+from knnmt.demo import demo_corpus, read_demo
+from knnmt.model import TranslationModel
+
+PAIRS = 80
+
+
+@pytest.fixture(scope="session")
+def embedded() -> TranslationModel:
+    return load_model("builtin:de-en")
+
+
+@pytest.fixture(scope="session")
+def memory_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first pairs of the demo's memory as TSV."""
+    file = tmp_path_factory.mktemp("corpus") / "memory.tsv"
+    lines = [f"{segment.source}\t{segment.target}\n" for segment in read_demo("memory")[:PAIRS]]
+    file.write_text("".join(lines), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def store(embedded: TranslationModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store of several parts."""
+    path = tmp_path_factory.mktemp("stores") / "memory"
+    return build_store(path, embedded, [demo_corpus("memory")], BuildSettings(limit=PAIRS, part_entries=400))
+
+
+@pytest.fixture(scope="session")
+def other_store(embedded: TranslationModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Another store of the same model, from other text."""
+    file = tmp_path_factory.mktemp("corpus") / "other.tsv"
+    pairs = read_demo("test")[:20]
+    file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
+    return build_store(tmp_path_factory.mktemp("stores") / "other", embedded, [Corpus(file)])

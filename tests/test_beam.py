@@ -1,0 +1,135 @@
+"""Our beam search against `generate`, token for token, on every architecture."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from tiny_models import ARCHITECTURES, GERMAN, tiny_model
+
+from knnmt import Store, Translator
+from knnmt.beam import BeamRules, Finished, rules_of
+from knnmt.decoding import SearchSettings
+from knnmt.demo import read_demo
+from knnmt.model import TranslationModel
+from knnmt.retrieval import Neighbours, Retriever
+from knnmt.translator import text_tokens
+
+
+class RandomMemory:
+    """A retriever over random keys of the right dimension."""
+
+    def __init__(self, model: TranslationModel, entries: int = 200) -> None:
+        random = np.random.default_rng(4)
+        self.entries = entries
+        self.keys = random.normal(size=(entries, model.dimension)).astype(np.float32)
+        vocabulary = int(model.network.get_output_embeddings().weight.shape[0])
+        self.tokens = random.integers(4, vocabulary, entries)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
+        distances = ((queries[:, None] - self.keys[None]) ** 2).sum(axis=2)
+        nearest = np.argsort(distances, axis=1)[:, :k]
+        return Neighbours(np.take_along_axis(distances, nearest, 1), nearest, self.tokens[nearest])
+
+
+def by_generate(translator: Translator, texts: list[str]) -> list[tuple[int, ...]]:
+    """What the model's own `generate` gives, one sentence at a time so that no batch can matter."""
+    model = translator.translation_model
+    outputs = []
+    for text in texts:
+        ids = torch.tensor(model.encode_sources([text]))
+        with torch.inference_mode(), translator.retrieving():
+            output = model.network.generate(input_ids=ids, num_beams=translator.settings.beam, **model.generation)
+        outputs.append(tuple(text_tokens(output[0].tolist(), model)))
+    return outputs
+
+
+def by_beam_search(translator: Translator, texts: list[str]) -> list[tuple[int, ...]]:
+    assert rules_of(translator.translation_model, 5) is not None
+    return [translation.tokens for translation in translator.translations(texts)]
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_model_alone(name: str, beam: int) -> None:
+    translator = Translator(tiny_model(name), None, SearchSettings(beam=beam, weight=0))
+    assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_with_neighbours(name: str, weight: float) -> None:
+    model = tiny_model(name)
+    settings = SearchSettings(k=8, temperature=3.0, weight=weight, beam=4)
+    memory: Any = RandomMemory(model)
+    translator = Translator(model, memory, settings)
+    assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
+
+
+CHANGES = [
+    {"length_penalty": 0.2},
+    {"length_penalty": 2.0},
+    {"early_stopping": True},
+    {"early_stopping": "never"},
+    {"min_length": 9},
+    {"max_length": 7},
+    {"suppress_tokens": [5, 6, 7]},
+]
+
+
+@contextmanager
+def changed(settings: Any, changes: dict[str, Any]) -> Iterator[None]:
+    before = {name: getattr(settings, name) for name in changes}
+    for name, value in changes.items():
+        setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(settings, name, value)
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+@pytest.mark.parametrize("name", ["marian", "mbart50", "t5"])
+def test_the_model_s_own_rules(name: str, changes: dict[str, Any]) -> None:
+    model = tiny_model(name)
+    translator = Translator(model, None, SearchSettings(beam=4, weight=0))
+    with changed(model.network.generation_config, changes):
+        assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
+
+
+@pytest.mark.parametrize(
+    "foreign", [{"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.3}, {"bad_words_ids": [[5, 6]]}]
+)
+def test_rules_that_only_generate_knows_are_left_to_it(foreign: dict[str, Any]) -> None:
+    model = tiny_model("marian")
+    translator = Translator(model, None, SearchSettings(beam=3, weight=0))
+    with changed(model.network.generation_config, foreign):
+        assert rules_of(model, 3) is None
+        outputs = [translation.tokens for translation in translator.translations(list(GERMAN))]
+        assert outputs == by_generate(translator, list(GERMAN))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_real_sentences(store: Store, embedded: TranslationModel, weight: float) -> None:
+    settings = SearchSettings(k=8, weight=weight)
+    translator = Translator(embedded, Retriever([store]), settings)
+    texts = [segment.source for segment in read_demo("test")[20:32]]
+    assert by_beam_search(translator, texts) == by_generate(translator, texts)
+
+
+RULES = BeamRules(
+    beam=2, max_length=10, min_length=0, end=0, forced_end=None, banned=(), length_penalty=1.0, early_stopping=False
+)
+
+
+def test_finished_hypotheses_are_ranked_by_score_over_length() -> None:
+    finished = Finished(RULES)
+    for total, length in ((-6.0, 2), (-4.0, 4), (-5.0, 2)):
+        finished.add(total, [length], length)
+    assert [(hypothesis.score, hypothesis.tokens) for hypothesis in finished.best] == [(-1.0, [4]), (-2.5, [2])]
+    assert not finished.cannot_improve(-7.4, 3)
+    assert finished.cannot_improve(-7.6, 3)

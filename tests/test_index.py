@@ -1,0 +1,129 @@
+"""Choosing, training, searching and judging an index, against numpy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from knnmt import SettingsError, StoreError
+from knnmt.index import (
+    automatic_factory,
+    build_index,
+    code_bytes,
+    exact_distances,
+    measure_recall,
+    open_index,
+    take,
+)
+
+
+@pytest.mark.parametrize(
+    ("entries", "dimension", "factory"),
+    [
+        (1, 256, "Flat"),
+        (100_000, 512, "Flat"),
+        (100_001, 512, "IVF1024,PQ64"),
+        (500_000, 256, "IVF2048,PQ64"),
+        (1_500_000, 512, "IVF4096,PQ64"),
+        (10_000_000, 1024, "IVF16384,PQ64"),
+        (1_000_000_000, 1024, "IVF131072,PQ64"),
+        (200_000, 48, "IVF2048,PQ48"),
+        (200_000, 100, "IVF2048,PQ50"),
+    ],
+)
+def test_automatic_choice(entries: int, dimension: int, factory: str) -> None:
+    assert automatic_factory(entries, dimension) == factory
+
+
+@pytest.mark.parametrize(("dimension", "size"), [(256, 64), (1024, 64), (48, 48), (768, 64), (100, 50), (67, 1)])
+def test_code_bytes(dimension: int, size: int) -> None:
+    assert code_bytes(dimension) == size
+
+
+def clustered(entries: int, dimension: int, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(40, dimension)) * 3
+    keys = centres[random.integers(0, 40, entries)] + random.normal(size=(entries, dimension))
+    return keys.astype(np.float16)
+
+
+def in_parts(keys: np.ndarray, *cuts: int) -> list[np.ndarray]:
+    return np.split(keys, cuts)
+
+
+def nothing(_: int) -> None:
+    pass
+
+
+def test_exact_index_is_exact_and_numbers_entries_through_all_parts(tmp_path: Path) -> None:
+    keys = clustered(700, 32)
+    built = build_index(in_parts(keys, 100, 450), tmp_path / "index", on_entries=nothing)
+    assert (built.factory, built.nprobe, built.recall["recall"]) == ("Flat", None, 1.0)
+    queries = clustered(20, 32, seed=5).astype(np.float32)
+    distances, entries = open_index(tmp_path / "index", None).search(queries, 5)
+    expected = ((queries[:, None] - keys.astype(np.float32)[None]) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(entries, np.argsort(expected, axis=1)[:, :5])
+    np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :5], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "factory", ["IVF16,PQ8", "IVF16,SQfp16", "OPQ8_32,IVF16,PQ8", "PQ8", "HNSW16", "IVF32_HNSW8,Flat"]
+)
+def test_any_factory_string_reaches_its_measured_recall(tmp_path: Path, factory: str) -> None:
+    keys = in_parts(clustered(3000, 32), 1000)
+    built = build_index(keys, tmp_path / "index", factory=factory, on_entries=nothing)
+    assert built.factory == factory
+    assert (built.nprobe is not None) == ("IVF" in factory)
+    assert 0.3 < built.recall["recall"] <= 1.0
+    index = open_index(tmp_path / "index", built.nprobe)
+    again = measure_recall(index, keys, np.random.default_rng(7))
+    assert abs(again["recall"] - built.recall["recall"]) < 0.1
+
+
+def test_more_clusters_searched_find_more(tmp_path: Path) -> None:
+    keys = in_parts(np.random.default_rng(0).normal(size=(4000, 16)).astype(np.float16), 2000)
+    build_index(keys, tmp_path / "index", factory="IVF64,Flat", on_entries=nothing)
+    recalls = [
+        measure_recall(open_index(tmp_path / "index", nprobe), keys, np.random.default_rng(1))["recall"]
+        for nprobe in (1, 8, 64)
+    ]
+    assert recalls[0] < recalls[1] < recalls[2] == 1.0
+
+
+def test_recall_counts_what_is_missing(tmp_path: Path) -> None:
+    """An index over other keys than the parts hold has almost no recall: the measure can fail."""
+    keys, other = [clustered(2000, 16)], [clustered(2000, 16, seed=9)]
+    build_index(other, tmp_path / "index", on_entries=nothing)
+    assert measure_recall(open_index(tmp_path / "index", None), keys, np.random.default_rng(0))["recall"] < 0.5
+
+
+def test_training_sample_comes_from_everywhere() -> None:
+    """A length-sorted store must not bias the clusters: every part gives its share."""
+    keys = [np.full((1000, 4), part, np.float16) for part in range(5)]
+    chosen = np.sort(np.random.default_rng(0).choice(5000, 1000, replace=False))
+    sample = take(keys, chosen)
+    assert sample.tolist() == [[float(entry // 1000)] * 4 for entry in chosen]
+    assert set(sample[:, 0]) == {0.0, 1.0, 2.0, 3.0, 4.0}
+
+
+def test_exact_distances_over_parts() -> None:
+    keys = clustered(500, 8)
+    queries = clustered(10, 8, seed=3).astype(np.float32)
+    expected = np.sort(((queries[:, None] - keys.astype(np.float32)[None]) ** 2).sum(axis=2), axis=1)[:, :7]
+    np.testing.assert_allclose(exact_distances(queries, in_parts(keys, 3, 200), 7), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("factory", ["Nonsense", "IVF16,PQ7", "IVF5000,Flat"])
+def test_impossible_factories_name_the_flag(tmp_path: Path, factory: str) -> None:
+    with pytest.raises(SettingsError, match=f"--index {factory}"):
+        build_index([clustered(300, 32)], tmp_path / "index", factory=factory, on_entries=nothing)
+
+
+def test_a_broken_index_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "index").write_bytes(b"not an index")
+    with pytest.raises(StoreError, match="not a readable index"):
+        open_index(tmp_path / "index", None)
+
+
+def test_tiny_stores_have_a_recall_too(tmp_path: Path) -> None:
+    assert build_index([clustered(1, 8)], tmp_path / "index", on_entries=nothing).recall["recall"] == 1.0

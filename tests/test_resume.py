@@ -1,0 +1,104 @@
+"""A build that is killed, at any point, goes on to the same store as one that was left alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from knnmt import BuildSettings, Store, StoreError, Translator, build_store
+from knnmt.corpus import Corpus
+from knnmt.model import TranslationModel
+from knnmt.verification import problems_of
+
+SETTINGS = {"part_entries": 200, "batch_tokens": 256}
+
+
+def content(store: Store) -> list[str]:
+    return [record.sha256 for record in store.files().values()]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(embedded: TranslationModel, memory_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    path = tmp_path_factory.mktemp("undisturbed") / "store"
+    return build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS))
+
+
+class PulledPlugError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("calls_before", [0, 1, 5, 12])
+def test_stopped_anywhere_between_batches(
+    embedded: TranslationModel,
+    memory_file: Path,
+    undisturbed: Store,
+    tmp_path: Path,
+    calls_before: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import knnmt.building as building
+
+    whole, calls = building.teacher_forced_keys, iter(range(calls_before))
+
+    def fail_later(*arguments: object) -> object:
+        if next(calls, None) is None:
+            raise PulledPlugError
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(building, "teacher_forced_keys", fail_later)
+    with pytest.raises(PulledPlugError):
+        build_store(tmp_path / "store", embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS))
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="--resume"):
+        Store.open(tmp_path / "store")
+    resumed = build_store(tmp_path / "store", embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS, resume=True))
+    assert content(resumed) == content(undisturbed)
+    assert list(problems_of(resumed)) == []
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from knnmt import BuildSettings, Corpus, build_store, load_model
+settings = BuildSettings(part_entries=200, batch_tokens=256, resume=True)
+build_store(sys.argv[1], load_model("builtin:de-en"), [Corpus(Path(sys.argv[2]))], settings)
+"""
+
+
+def test_killed_with_sigkill(memory_file: Path, undisturbed: Store, tmp_path: Path) -> None:
+    """A real process, killed as soon as its second part is there."""
+    path = tmp_path / "store"
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), str(memory_file)])
+    while not (path / "parts/000001").exists() and process.poll() is None:
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (path / "manifest.json").exists()
+    subprocess.run([sys.executable, "-c", SCRIPT, str(path), str(memory_file)], check=True)
+    resumed = Store.open(path)
+    assert content(resumed) == content(undisturbed)
+    text = ["Prüfen Sie den Akku."]
+    assert Translator.from_store(path, k=4).translate(text) == Translator.from_store(undisturbed.path, k=4).translate(
+        text
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"), [({"limit": 3}, "limit"), ({"part_entries": 100, "batch_tokens": 256}, "part_entries")]
+)
+def test_resume_refuses_another_build(
+    embedded: TranslationModel, memory_file: Path, tmp_path: Path, changed: dict[str, int], name: str
+) -> None:
+    path = tmp_path / "store"
+    build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS, limit=5))
+    manifest = json.loads((path / "manifest.json").read_text())
+    plan = {"limit": 5, "part_entries": 200, "model": manifest["model"]["fingerprint"]}
+    (path / "manifest.json").unlink()
+    (path / "building.json").write_text(json.dumps(plan))
+    with pytest.raises(StoreError, match=name):
+        build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**(SETTINGS | changed), resume=True))

@@ -1,0 +1,130 @@
+"""The library as a user calls it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import knnmt
+from knnmt import SettingsError, Store, StoreError, Translator, attach_retrieval
+from knnmt.demo import read_demo
+from knnmt.store import sha256_of
+
+TEXTS = ["Prüfen Sie den Akku.", "", "Ziehen Sie die Schraube mit 5 Nm an.", "   ", "Laden Sie den Akku auf."]
+
+
+@pytest.fixture(scope="module")
+def translator(store: Store) -> Translator:
+    return Translator.from_store(store.path, k=8)
+
+
+def test_order_and_empty_lines_are_kept(translator: Translator) -> None:
+    together = translator.translate(TEXTS)
+    assert together == [translator.translate([text])[0] for text in TEXTS]
+    assert (together[1], together[3]) == ("", "")
+    assert all(together[position] for position in (0, 2, 4))
+
+
+def test_the_memory_changes_the_translation(translator: Translator) -> None:
+    segment = read_demo("memory")[5]
+    assert translator.translate([segment.source]) == [segment.target]
+    assert translator.base().translate([segment.source]) != [segment.target]
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_the_ends_of_the_scale(store: Store, weight: float) -> None:
+    at_end = Translator.from_store(store.path, k=8, weight=weight)
+    segment = read_demo("memory")[5]
+    expected = at_end.base().translate([segment.source]) if weight == 0 else [segment.target]
+    assert at_end.translate([segment.source]) == expected
+
+
+def test_no_texts(translator: Translator) -> None:
+    assert translator.translate([]) == []
+
+
+def test_a_bare_string_is_an_error(translator: Translator) -> None:
+    with pytest.raises(SettingsError, match="list"):
+        translator.translate("Hallo")
+
+
+def test_an_overlong_source_is_cut_and_says_so(translator: Translator) -> None:
+    translation = translator.base().translations(["Wort " * 700])[0]
+    assert translation.cut
+    assert translation.text
+
+
+def test_the_hugging_face_objects_are_there(translator: Translator) -> None:
+    assert translator.model.config.model_type == "marian"
+    assert translator.tokenizer.eos_token == "</s>"
+
+
+def test_scores_are_those_of_the_steps(translator: Translator) -> None:
+    """The score is the sum of log-probabilities, which `explain` computes on another way."""
+    translation = translator.translations(["Prüfen Sie den Akku."])[0]
+    steps = [token.probability for token in translator.explain("Prüfen Sie den Akku.").tokens]
+    assert translator.score(translation) == pytest.approx(float(torch.tensor(steps).log().sum()), abs=1e-3)
+
+
+def test_defaults_are_the_papers_and_fit_the_store(store: Store) -> None:
+    settings = Translator.from_store(store.path).settings
+    assert (settings.k, settings.temperature, settings.weight, settings.beam) == (64, 10.0, 0.5, 5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "flag"),
+    [
+        ({"k": 0}, "--k 0"),
+        ({"k": 10**9}, "--k 1000000000: larger than the datastore"),
+        ({"temperature": 0.0}, "--temperature 0"),
+        ({"weight": 1.5}, "--weight 1.5"),
+        ({"weight": -0.1}, "--weight -0.1"),
+        ({"weight": float("nan")}, "--weight nan"),
+        ({"beam": 0}, "--beam 0"),
+        ({"nprobe": 0}, "--nprobe 0"),
+    ],
+)
+def test_wrong_settings_name_the_flag(store: Store, wrong: dict[str, float], flag: str) -> None:
+    with pytest.raises(SettingsError, match=flag):
+        Translator.from_store(store.path, **wrong)
+
+
+def test_two_stores_know_what_each_knows(store: Store, other_store: Store) -> None:
+    both = Translator.from_store([store.path, other_store.path], k=8)
+    sources = [read_demo("memory")[5].source, read_demo("test")[3].source]
+    assert both.translate(sources) == [read_demo("memory")[5].target, read_demo("test")[3].target]
+
+
+def test_attach_retrieval_to_your_own_generate(store: Store, translator: Translator) -> None:
+    model, tokenizer = translator.model, translator.tokenizer
+    inputs = tokenizer(["Prüfen Sie den Akku."], return_tensors="pt")
+    plain = model.generate(**inputs)
+    with attach_retrieval(model, store.path, tokenizer=tokenizer, k=8):
+        mixed = model.generate(**inputs)
+    assert tokenizer.batch_decode(mixed, skip_special_tokens=True) == translator.translate(["Prüfen Sie den Akku."])
+    assert torch.equal(model.generate(**inputs), plain)
+
+
+def test_attach_retrieval_refuses_another_model(store: Store) -> None:
+    from tiny_models import tiny_model
+
+    other = tiny_model("marian")
+    with (
+        pytest.raises(StoreError, match="made with another model"),
+        attach_retrieval(other.network, store.path, tokenizer=other.tokenizer),
+    ):
+        pass
+
+
+def test_translating_leaves_the_store_alone(store: Store, translator: Translator) -> None:
+    before = {file: sha256_of(file) for file in Path(store.path).rglob("*") if file.is_file()}
+    translator.translate(["Prüfen Sie den Akku."])
+    assert before == {file: sha256_of(file) for file in Path(store.path).rglob("*") if file.is_file()}
+
+
+def test_the_public_names() -> None:
+    assert knnmt.__all__ == sorted(knnmt.__all__)
+    for name in knnmt.__all__:
+        assert getattr(knnmt, name) is not None
+    with pytest.raises(AttributeError):
+        knnmt.nonsense  # noqa: B018
