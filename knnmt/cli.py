@@ -14,6 +14,8 @@ from knnmt.version import __version__
 
 WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # every error that the option parser raises
 
+STOPPED = 130  # as shells count an interrupt
+
 app = typer.Typer(
     name="knnmt",
     help="Nearest-neighbour machine translation: your translation memory makes any model better, without training.",
@@ -53,22 +55,23 @@ def main() -> None:
         code = fail(str(error))
     except WRONG_CALL as error:
         code = fail(error.format_message())
-    except typer.Abort:
-        code = fail("stopped", code=130)
-    except KeyboardInterrupt:
-        code = fail("stopped", code=130)
+    except (typer.Abort, KeyboardInterrupt):
+        code = STOPPED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has gone
         code = 0
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         code = fail(f"{place}{(error.strerror or str(error)).lower()}")
+    if code == STOPPED:
+        fail("stopped")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def fail(message: str, *, code: int = 2) -> int:
+def fail(message: str) -> int:
+    """One line on stderr; the exit code of bad input."""
     errors.print(f"knnmt: {' '.join(message.split())}", markup=False)
-    return code
+    return 2
 
 
 def version(wanted: bool) -> None:

@@ -65,8 +65,9 @@ def build_index(
 
 
 def make_index(factory: str, dimension: int) -> Any:
+    """An empty index, or an error that names the flag."""
     try:
-        index = faiss.index_factory(dimension, factory)
+        index: Any = faiss.index_factory(dimension, factory)
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[-1]
         raise SettingsError(f"--index {factory}: not possible for keys of dimension {dimension} ({reason})") from error
@@ -81,7 +82,10 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
     entries = sum(len(part) for part in keys)
     clusters = ivf_of(index).nlist if ivf_of(index) else 256
     if entries < clusters:
-        raise SettingsError(f"--index {factory}: {clusters:,} clusters cannot be trained on {entries:,} entries")
+        raise SettingsError(
+            f"--index {factory}: {clusters:,} clusters cannot be trained on {entries:,} entries; "
+            "choose another and go on with --resume"
+        )
     chosen = random.choice(entries, min(entries, TRAINING_KEYS_PER_CLUSTER * max(clusters, 1024)), replace=False)
     try:
         index.train(take(keys, np.sort(chosen)))
@@ -109,7 +113,7 @@ def blocks(keys: list[Array]) -> Iterator[Keys]:
 
 def ivf_of(index: Any) -> Any:
     """The inverted-file index inside, or None."""
-    found = faiss.try_extract_index_ivf(index)
+    found: Any = faiss.try_extract_index_ivf(index)
     return None if found is None else faiss.downcast_index(found)
 
 

@@ -16,7 +16,7 @@ import transformers
 
 from knnmt.batching import pad
 from knnmt.errors import ModelError
-from knnmt.keys import KeySite, key_site_of
+from knnmt.keys import KeySite, key_site_of, module_at
 from knnmt.languages import model_code, three_letters
 
 BUILTIN = "builtin:"
@@ -43,7 +43,9 @@ class TranslationModel:
 
     @property
     def dimension(self) -> int:
-        return int(self.network.config.d_model)
+        """Of a key; a place named by the user may be wider than the model."""
+        site = module_at(self.network, self.key_site.path)
+        return int(getattr(site, "in_features", self.network.config.d_model))
 
     @property
     def end_token(self) -> int:

@@ -93,7 +93,7 @@ def changed(settings: Any, changes: dict[str, Any]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-@pytest.mark.parametrize("name", ["marian", "mbart50", "t5"])
+@pytest.mark.parametrize("name", ["marian", "mbart-50", "t5"])
 def test_the_model_s_own_rules(name: str, changes: dict[str, Any]) -> None:
     model = tiny_model(name)
     translator = Translator(model, None, SearchSettings(beam=4, weight=0))
