@@ -321,7 +321,7 @@ def verify(store: StoreArgument) -> None:
 
 @app.command()
 def demo(
-    keep: Annotated[Path | None, typer.Option("--keep", help="Keep the datastore in this folder.")] = None,
+    keep: Annotated[Path | None, typer.Option("--keep", help="Keep datastore and texts in this new folder.")] = None,
 ) -> None:
     """Build, translate, score and explain on the embedded model and a small translation memory."""
     from knnmt.demo import run_demo

@@ -1,5 +1,6 @@
 """The demo: the whole path on the embedded model, with a translation memory for e-bike manuals. All computed here."""
 
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from knnmt.building import build_store
+from knnmt.building import build_store, check_place
 from knnmt.corpus import Corpus, Segment, Skipped
 from knnmt.evaluation import Evaluation, evaluate
 from knnmt.model import load_model
@@ -26,10 +27,11 @@ SHOWN = 6
 def run_demo(console: Console, *, keep: Path | None = None) -> Evaluation:
     """Build, translate and score, compare, explain."""
     began = time.perf_counter()
-    with folder_for_store(keep) as folder:
+    with folder_for_demo(keep) as folder:
         console.rule("1. A translation memory becomes a datastore")
-        build_demo_store(folder, console)
-        translator = Translator.from_store(folder, k=K)
+        write_demo_files(folder)
+        build_demo_store(folder / "store", console)
+        translator = Translator.from_store(folder / "store", k=K)
         console.rule("2. Sentences that are not in the memory, without and with it")
         tests = read_demo("test")
         sources, references = [test.source for test in tests], [test.target for test in tests]
@@ -39,18 +41,28 @@ def run_demo(console: Console, *, keep: Path | None = None) -> Evaluation:
         show_evaluation(evaluation, console)
         console.rule("4. Why: the neighbours behind each word")
         show_explanation(translator.explain(most_improved(evaluation, sources, references)), console, neighbours=2)
-    kept = f"Datastore kept in {keep}." if keep else "Keep the datastore with `knnmt demo --keep FOLDER`."
+    kept = f"Kept in {keep}." if keep else "Keep the datastore and its texts with `knnmt demo --keep FOLDER`."
     console.print(f"\nDone in {time.perf_counter() - began:.0f} s. {kept}")
     return evaluation
 
 
 @contextmanager
-def folder_for_store(keep: Path | None) -> Iterator[Path]:
+def folder_for_demo(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
+        check_place(keep, resume=False)
         yield keep
         return
     with tempfile.TemporaryDirectory(prefix="knnmt-demo-") as folder:
-        yield Path(folder) / "store"
+        yield Path(folder)
+
+
+def write_demo_files(folder: Path) -> None:
+    """The texts of the demo, to try the other commands on: memory.tmx, test.de and test.en."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(demo_corpus("memory").source, folder / "memory.tmx")
+    tests = read_demo("test")
+    (folder / "test.de").write_text("".join(f"{test.source}\n" for test in tests), encoding="utf-8")
+    (folder / "test.en").write_text("".join(f"{test.target}\n" for test in tests), encoding="utf-8")
 
 
 def demo_corpus(name: str) -> Corpus:

@@ -28,6 +28,7 @@ BUILDING = "building.json"
 INDEX = "index.faiss"
 PARTS = "parts"
 COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "positions": np.uint16}
+PAGES_HELD = 16_384  # of 4 KB
 PARTS_IN_MEMORY = 64  # tables of sentence pairs kept open by a reader that explains
 
 Array = NDArray[Any]
@@ -149,6 +150,7 @@ class Store:
     path: Path
     manifest: Manifest
     _columns: dict[str, list[Array]] = field(default_factory=dict, repr=False, compare=False)
+    _touched: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     _tables: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -214,8 +216,16 @@ class Store:
         return self._columns[name]
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """A column's rows for the given entries, [entries, …]."""
+        """A column's rows for the given entries, [entries, …].
+
+        Random rows touch a page each. Pages that were read are given back from time to time, so that a long run on a
+        large store does not seem to hold all of it; the system keeps them for as long as it has room.
+        """
         columns = self.columns(name)
+        self._touched[name] = self._touched.get(name, 0) + len(entries)
+        if self._touched[name] > PAGES_HELD:
+            self._columns.pop(name)
+            self._touched[name] = 0
         rows = np.empty((len(entries), *columns[0].shape[1:]), columns[0].dtype)
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
         for part in np.unique(parts):

@@ -1,0 +1,79 @@
+"""Peak memory of `knnmt translate` with a large store of random keys: model + index file + 500 MB at most."""
+
+import resource
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from knnmt import load_model
+from knnmt.building import BuildSettings, model_record, write_index
+from knnmt.corpus import Segment
+from knnmt.demo import read_demo
+from knnmt.files import write_json
+from knnmt.model import TranslationModel
+from knnmt.parts import EncodedSegment, PartWriter
+from knnmt.store import MANIFEST, PARTS, Manifest, PartRecord, Store
+
+PART_SEGMENTS = 4096
+SEGMENT_TOKENS = 32
+INDEX = "IVF1024,PQ64"
+ALLOWED = 500e6
+
+
+def peak_memory(entries: int) -> dict[str, float]:
+    """Make the store, translate in a process of its own, compare its highest memory with what is allowed."""
+    model = load_model("builtin:de-en")
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        store = random_store(Path(folder) / "store", model, entries)
+        text = "\n".join(segment.source for segment in read_demo("test"))
+        command = [sys.executable, "-m", "knnmt", "translate", "--store", str(store.path)]
+        subprocess.run(command, input=text.encode(), stdout=subprocess.DEVNULL, check=True)
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        weights = sum(weight.numel() * weight.element_size() for weight in model.network.parameters())
+        index = store.manifest.index.file.bytes
+    allowed = weights + index + ALLOWED
+    Console().print(
+        f"peak memory with {entries:,} entries: {peak / 1e6:,.0f} MB; model {weights / 1e6:,.0f} MB "
+        f"+ index {index / 1e6:,.0f} MB + 500 MB = {allowed / 1e6:,.0f} MB; ratio {peak / allowed:.2f} (bar: 1)"
+    )
+    return {"entries": entries, "peak": peak, "allowed": allowed, "ratio": round(peak / allowed, 3)}
+
+
+def random_store(path: Path, model: TranslationModel, entries: int) -> Store:
+    """A store of the wanted size whose keys mean nothing."""
+    random = np.random.default_rng(0)
+    (path / PARTS).mkdir(parents=True)
+    parts: list[PartRecord] = []
+    while sum(part.entries for part in parts) < entries:
+        parts.append(random_part(path, len(parts), model, random))
+    index = write_index(path, parts, BuildSettings(index=INDEX))
+    manifest = Manifest(
+        model=model_record(model),
+        corpora=[{"name": "random", "files": []}],
+        entries=sum(part.entries for part in parts),
+        segments=sum(part.segments for part in parts),
+        skipped={},
+        parts=parts,
+        index=index,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        knnmt="bench",
+    )
+    write_json(path / MANIFEST, manifest.to_json())
+    return Store.open(path)
+
+
+def random_part(path: Path, number: int, model: TranslationModel, random: np.random.Generator) -> PartRecord:
+    vocabulary = model.network.config.vocab_size - 1
+    segments = [
+        EncodedSegment(Segment("random", "random", "random", row), [], tokens)
+        for row, tokens in enumerate(random.integers(1, vocabulary, (PART_SEGMENTS, SEGMENT_TOKENS)).tolist())
+    ]
+    writer = PartWriter(path, number, segments, first_segment=number * PART_SEGMENTS, dimension=model.dimension)
+    for row in range(PART_SEGMENTS):
+        writer.put(row, random.normal(size=(SEGMENT_TOKENS, model.dimension)).astype(np.float32))
+    return writer.finish(consumed=PART_SEGMENTS * (number + 1), skipped={})

@@ -1,0 +1,48 @@
+"""Write docs/cli.md from the command line itself; `python docs/generate_cli.py --check` fails where it has drifted."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from knnmt.cli import app
+
+PAGE = Path(__file__).with_name("cli.md")
+HEAD = """# The command line
+
+Made by `make docs` from the program itself; a test holds it.
+
+Exit code 0: done. 2: a wrong call or bad input, one line on stderr that names the file or flag. 1: a fault of knnmt.
+Progress and messages go to stderr, results to stdout. Files ending in `.gz` are read everywhere.
+`MODEL` is a Hugging Face name, a folder, or `builtin:de-en`, the embedded model.
+"""
+
+
+def page() -> str:
+    """All commands with their arguments and options."""
+    program: Any = typer.main.get_command(app)
+    return "\n".join([HEAD, *(section(name, command) for name, command in program.commands.items())])
+
+
+def section(name: str, command: Any) -> str:
+    arguments = [f" {each.metavar or each.name.upper()}" for each in of_kind(command, "argument")]
+    rows = [row(option) for option in of_kind(command, "option")]
+    table = "\n".join(["| option | |", "| --- | --- |", *rows]) + "\n" if rows else ""
+    return f"## `knnmt {name}{''.join(arguments)}`\n\n{command.help}\n\n{table}"
+
+
+def of_kind(command: Any, kind: str) -> list[Any]:
+    return [parameter for parameter in command.params if parameter.param_type_name == kind]
+
+
+def row(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts)
+    text = (option.help or "").replace("|", "\\|")
+    return f"| {names} | {text}{' **Required.**' if option.required else ''} |"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text(encoding="utf-8") != page() and "docs/cli.md has drifted: run `make docs`")
+    PAGE.write_text(page(), encoding="utf-8")
