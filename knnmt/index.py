@@ -8,9 +8,11 @@ from typing import Any
 
 import faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
+from knnmt.exact import ExactSearch, nearest
 from knnmt.files import flush_to_disk
 from knnmt.store import Array, starts
 
@@ -138,6 +140,14 @@ def open_index(file: Path, nprobe: int | None) -> Any:
     return index
 
 
+def exact_search(index: Any) -> ExactSearch | None:
+    """For an index that keeps the keys as they are: a faster search over the same memory-mapped keys."""
+    if not isinstance(index, faiss.IndexFlatL2):
+        return None
+    keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
+    return ExactSearch(keys.reshape(index.ntotal, index.d))
+
+
 def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -> dict[str, float]:
     """The share of true nearest neighbours found, asking with stored keys (each one's own entry left out).
 
@@ -158,11 +168,8 @@ def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -
 
 def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
     """The k smallest squared distances, [queries, k] ascending, by looking at every key."""
-    best = np.full((len(queries), k), np.inf, np.float32)
-    for block in blocks(keys):
-        near, _ = faiss.knn(queries, block, min(k, len(block)))
-        best = np.sort(np.concatenate([best, near], axis=1), axis=1)[:, :k]
-    return best
+    tensors = (torch.from_numpy(block) for block in blocks(keys))
+    return nearest(torch.from_numpy(queries), ((block, block.square().sum(dim=1)) for block in tensors), k)[0]
 
 
 def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> Keys:

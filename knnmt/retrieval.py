@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.index import open_index, set_nprobe
+from knnmt.index import exact_search, open_index, set_nprobe
 from knnmt.store import Store
 
 
@@ -62,12 +62,14 @@ class StoreSearcher:
         usual = store.manifest.index.nprobe  # None: the index has no clusters
         self.index: Any = open_index(store.index_file, usual and (nprobe or usual))
         self.nprobe = set_nprobe(self.index, None)
-        self.exact = store.manifest.index.factory == "Flat"
+        self.exact = exact_search(self.index)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
         k = min(k, self.store.entries)
-        distances, entries = self.index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
-        if not self.exact:
+        if self.exact:
+            distances, entries = self.exact.search(queries, k)
+        else:
+            _, entries = self.index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
             distances, entries = self.exact_distances(queries, entries)
         none = entries < 0
         tokens = self.store.values[np.where(none, 0, entries)].astype(np.int64)

@@ -67,7 +67,7 @@ def test_exact_index_is_exact_and_numbers_entries_through_all_parts(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "factory", ["IVF16,PQ8", "IVF16,SQfp16", "OPQ8_32,IVF16,PQ8", "PQ8", "HNSW16", "IVF32_HNSW8,Flat"]
+    "factory", ["IVF16,PQ8", "IVF16,SQfp16", "PCA16,IVF16,PQ8", "PQ8", "HNSW16", "IVF32_HNSW8,Flat"]
 )
 def test_any_factory_string_reaches_its_measured_recall(tmp_path: Path, factory: str) -> None:
     keys = in_parts(clustered(3000, 32), 1000)
