@@ -9,7 +9,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from knnmt.corpus import read_lines
+from knnmt.corpus import check_plain, check_readable, read_lines
 from knnmt.errors import CorpusError, SettingsError
 from knnmt.languages import base_language
 from knnmt.translator import Translator
@@ -53,7 +53,8 @@ def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[s
     if limit is not None and limit < 1:
         raise SettingsError(f"--limit {limit}: must be at least 1")
     for path in (source, target):
-        check_is_file(path)
+        check_readable(path)
+        check_plain(path)
     sources, references = list(read_lines(source)), list(read_lines(target))
     if len(sources) != len(references):
         raise CorpusError(
@@ -62,11 +63,6 @@ def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[s
     if not sources:
         raise CorpusError(f"{source}: empty")
     return sources[:limit], references[:limit]
-
-
-def check_is_file(path: Path) -> None:
-    if not path.is_file():
-        raise CorpusError(f"{path}: no such file")
 
 
 def evaluate(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Evaluation:
@@ -111,6 +107,8 @@ def score_system(translator: Translator, sources: Sequence[str], bleu: BLEU, chr
 
 def paired_bootstrap(bleu: BLEU, base: Scores, knn: Scores) -> float:
     """How likely a BLEU difference this large is by chance alone."""
+    if base.translations == knn.translations:
+        return 1.0  # sacreBLEU would count no resampled difference as larger than none, and report the least p
     systems = [("base", base.translations), ("knn", knn.translations)]
     test = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)
     _, results = test()

@@ -1,0 +1,93 @@
+"""The documents cannot drift: README's commands run, its Python runs, and the command-line reference is generated."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def knnmt_commands() -> list[str]:
+    return [line for block in blocks("sh") for line in block.splitlines() if "knnmt " in line]
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """README's commands, run word for word one after the other, and what each printed."""
+    folder = tmp_path_factory.mktemp("readme")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    printed = {}
+    for command in knnmt_commands():
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        printed[command] = done.stdout
+    return folder, printed
+
+
+def test_every_command_of_readme_runs(tried: tuple[Path, dict[str, str]]) -> None:
+    _, printed = tried
+    assert len(printed) == 5
+    translation = next(text for command, text in printed.items() if "translate" in command)
+    assert "brake pads" in translation
+
+
+def test_the_demo_shows_what_it_computed(tried: tuple[Path, dict[str, str]]) -> None:
+    text = next(text for command, text in tried[1].items() if command.startswith("knnmt demo"))
+    base, knn = (float(re.search(rf"^{name} +([\d.]+)", text, flags=re.MULTILINE).group(1)) for name in ("base", "kNN"))
+    assert knn > base + 5
+    assert "nrefs:1|case:mixed" in text
+    assert text.count("human") >= 6
+
+
+def test_the_demo_and_evaluate_agree_on_the_base_model(tried: tuple[Path, dict[str, str]]) -> None:
+    scores = [re.search(r"^base +([\d.]+)", text, flags=re.MULTILINE) for text in tried[1].values()]
+    found = {match.group(1) for match in scores if match}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("number", range(len(blocks("python"))))
+def test_the_python_of_readme_runs_and_is_short(tried: tuple[Path, dict[str, str]], number: int) -> None:
+    code = blocks("python")[number]
+    assert len(code.strip().splitlines()) < 10
+    done = subprocess.run([sys.executable, "-c", code], cwd=tried[0], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "brake pads" in done.stdout
+
+
+def test_the_command_line_reference_is_current() -> None:
+    subprocess.run([sys.executable, "docs/generate_cli.py", "--check"], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def test_every_option_has_a_help_text() -> None:
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    assert not re.findall(r"^\| `--[^|]+\|\s*\|$", page, flags=re.MULTILINE)
+
+
+def test_the_changelog_knows_this_version() -> None:
+    from knnmt import __version__
+
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
