@@ -68,6 +68,8 @@ def build_store(
     settings = settings or BuildSettings()
     path = Path(path)
     check_place(path, settings.resume)
+    if is_complete(path):
+        return Store.open(path)
     if settings.index is not None:
         make_index(settings.index, model.dimension)
     total = survey(corpora, limit=settings.limit)
@@ -90,9 +92,17 @@ def build_store(
     return Store.open(path)
 
 
+def is_complete(path: Path) -> bool:
+    """Whether a build was killed between its last two steps: all is written, only the mark of a build is left."""
+    if not ((path / MANIFEST).is_file() and (path / BUILDING).is_file()):
+        return False
+    (path / BUILDING).unlink()
+    return True
+
+
 def check_place(path: Path, resume: bool) -> None:
     """Nothing that is there may be lost."""
-    if (path / MANIFEST).exists():
+    if (path / MANIFEST).exists() and not (resume and (path / BUILDING).is_file()):
         raise StoreError(f"{path}: already a datastore; choose another place or remove it first")
     if (path / BUILDING).is_file():
         if not resume:

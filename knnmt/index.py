@@ -61,8 +61,7 @@ def build_index(
         index.add(block)
         on_entries(len(block))
     nprobe = set_nprobe(index, PAPER_NPROBE)
-    faiss.write_index(index, str(file))
-    flush_to_disk(file)
+    write_index(index, file)
     return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
 
 
@@ -111,6 +110,14 @@ def blocks(keys: list[Array]) -> Iterator[Keys]:
     for part in keys:
         for first in range(0, len(part), BLOCK):
             yield np.asarray(part[first : first + BLOCK], dtype=np.float32)
+
+
+def write_index(index: Any, file: Path) -> None:
+    try:
+        faiss.write_index(index, str(file))
+    except RuntimeError as error:
+        raise StoreError(f"{file}: cannot be written; is there room on the disk?") from error
+    flush_to_disk(file)
 
 
 def ivf_of(index: Any) -> Any:

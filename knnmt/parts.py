@@ -1,6 +1,7 @@
 """Writing the parts of a datastore: each appears whole or not at all."""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -45,6 +46,7 @@ class PartWriter:
         self.folder.mkdir(parents=True)
         shape = (self.entries, dimension)
         self.keys = np.lib.format.open_memmap(self.file("keys"), "w+", COLUMNS["keys"], shape)
+        reserve_space(self.file("keys"))
 
     def file(self, column: str) -> Path:
         return self.folder / f"{column}.npy"
@@ -85,6 +87,13 @@ class PartWriter:
             for number, encoded in enumerate(self.segments, start=self.first_segment)
         ]
         parquet.write_table(arrow.Table.from_pylist(rows, schema=SEGMENT_SCHEMA), self.folder / "segments.parquet")
+
+
+def reserve_space(file: Path) -> None:
+    """Claim a file's whole size on disk: a mapped page that finds no room later would end the process, not raise."""
+    if hasattr(os, "posix_fallocate"):
+        with file.open("r+b") as opened:
+            os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
 
 
 SEGMENT_SCHEMA = arrow.schema(

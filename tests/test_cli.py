@@ -204,7 +204,7 @@ WRONG = [
     ("neither store nor model", "translate", "--store or --model is missing"),
     ("uneven test", "evaluate --model MARIAN --source FOLDER/three.de --target FOLDER/two.en", "lines must be aligned"),
     ("no test", "evaluate --model MARIAN --source FOLDER/gone --target FOLDER/two.en", "gone: no such file"),
-    ("empty test", "evaluate --model MARIAN --source FOLDER/empty.tsv --target FOLDER/empty.tsv", "empty"),
+    ("empty test", "evaluate --model MARIAN --source FOLDER/empty.txt --target FOLDER/empty.txt", "empty.txt: empty"),
     ("explain nothing", "explain --store STORE ' '", "empty"),
     ("explain without a store", "explain Hallo", "--store is missing"),
     ("not a number", "translate --store STORE --k many", "--k"),
@@ -219,7 +219,8 @@ def folder(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every kind of bad file."""
     folder = tmp_path_factory.mktemp("wrong")
     (folder / "good.tsv").write_text("Guten Tag.\tGood day.\n")
-    (folder / "empty.tsv").write_text("")
+    for name in ("empty.tsv", "empty.txt"):
+        (folder / name).write_text("")
     (folder / "blank.tsv").write_text("\n\n")
     (folder / "three.de").write_text("eins\nzwei\ndrei\n")
     (folder / "two.en").write_text("one\ntwo\n")

@@ -102,3 +102,36 @@ def test_resume_refuses_another_build(
     (path / "building.json").write_text(json.dumps(plan))
     with pytest.raises(StoreError, match=name):
         build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**(SETTINGS | changed), resume=True))
+
+
+def test_killed_between_manifest_and_the_last_step(
+    embedded: TranslationModel, memory_file: Path, undisturbed: Store, tmp_path: Path
+) -> None:
+    import shutil
+
+    path = Path(shutil.copytree(undisturbed.path, tmp_path / "store"))
+    (path / "building.json").write_text("{}")
+    resumed = build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS, resume=True))
+    assert content(resumed) == content(undisturbed)
+    assert not (path / "building.json").exists()
+
+
+NO_ROOM = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
+from knnmt.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("largest_file", [30_000, 1_000_000])
+def test_no_room_for_a_file(memory_file: Path, tmp_path: Path, largest_file: int) -> None:
+    """Too small for the keys, and too small for the index: one line, and the build can go on when there is room."""
+    call = ["build", str(tmp_path / "store"), "--model", "builtin:de-en", "--corpus", str(memory_file)]
+    command = [sys.executable, "-c", NO_ROOM, str(largest_file), *call]
+    stopped = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (stopped.returncode, stopped.stderr.count("\n")) == (2, 1), stopped.stderr
+    assert stopped.stderr.startswith("knnmt: ")
+    subprocess.run([sys.executable, "-m", "knnmt", *call, "--resume"], check=True)
+    assert list(problems_of(Store.open(tmp_path / "store"))) == []
