@@ -264,6 +264,40 @@ def evaluate(
 
 
 @app.command()
+def tune(
+    store: StoreArgument,
+    source: Annotated[Path, typer.Option("--source", help="Source lines, not those that the store was made of.")],
+    target: Annotated[Path, typer.Option("--target", help="Their translations.")],
+    model: ModelOption = None,
+    beam: Beam = None,
+    nprobe: Nprobe = None,
+    limit: Limit = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw what was found: a .png or .svg file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find k, temperature and weight on text with known translations, and make them the store's defaults."""
+    from knnmt.evaluation import read_test_set
+    from knnmt.surface import check_drawable, draw_tuning
+    from knnmt.tuning import tune as tune_translator
+    from knnmt.tuning import write_tuning
+    from knnmt.views import show_tuning
+
+    if plot:
+        check_drawable(plot)
+    sources, references = read_test_set(source, target, limit)
+    translator = make_translator([store], model, beam=beam, nprobe=nprobe)
+    files = {"source": source.name, "target": target.name}
+    tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
+    if plot:
+        draw_tuning(tuning, plot)
+    write_tuning(translator.stores[0], tuning)
+    if as_json:
+        print_json(tuning.to_json())
+    else:
+        show_tuning(tuning, output)
+
+
+@app.command()
 def explain(
     text: Annotated[str, typer.Argument(help="A sentence to translate and explain.")],
     store: StoresOption = None,

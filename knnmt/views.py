@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,6 +12,7 @@ from rich.text import Text
 from knnmt.evaluation import Evaluation
 from knnmt.explanation import ExplainedToken, Explanation
 from knnmt.store import Store
+from knnmt.tuning import Tuning
 
 WORD_START = "▁"
 
@@ -56,13 +58,25 @@ def show_store(store: Store, console: Console) -> None:
         "languages": f"{manifest.model.source_lang or '?'} → {manifest.model.target_lang or '?'}",
         "index": f"{manifest.index.factory}{probes}",
         "recall": f"{recall['recall']:.3f} at k={recall['k']:g} on {recall['queries']:g} queries",
-        "tuned": ", ".join(f"{name} {value}" for name, value in (manifest.tuned or {}).items()) or "no",
+        "tuned": tuned_line(manifest.tuned),
         "size": f"{store.bytes / 1e6:,.1f} MB in {len(manifest.parts)} parts",
         "made": f"{manifest.created} by knnmt {manifest.knnmt}",
     }
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(value))
     console.print(table)
+
+
+def tuned_line(tuned: dict[str, Any] | None) -> str:
+    """`k 16, temperature 30, weight 0.6: BLEU 31.20 on 500 sentences of dev.de, 2026-11-16`."""
+    if not tuned:
+        return "no"
+    settings = ", ".join(f"{name} {tuned[name]:g}" for name in ("k", "temperature", "weight") if name in tuned)
+    how = tuned.get("how")
+    if not how:
+        return settings
+    text = f" of {how['source']}" if "source" in how else ""
+    return f"{settings}: BLEU {how['bleu']:.2f} on {how['sentences']:,} sentences{text}, {how['date'][:10]}"
 
 
 def show_evaluation(evaluation: Evaluation, console: Console) -> None:
@@ -76,6 +90,31 @@ def show_evaluation(evaluation: Evaluation, console: Console) -> None:
     if evaluation.p_value is not None:
         console.print(f"p = {evaluation.p_value:.4f} (paired bootstrap on BLEU, {evaluation.sentences:,} sentences)")
     for name, signature in evaluation.signature.items():
+        console.print(Text(f"{name}: {signature}", style="dim"), soft_wrap=True)
+
+
+def show_tuning(tuning: Tuning, console: Console) -> None:
+    """Every setting that was decoded, the chosen one first."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "k", "temperature", "weight", "likelihood", "BLEU", "sentences"):
+        table.add_column(column, justify="left" if column == "" else "right", no_wrap=True)
+    for candidate in tuning.candidates:
+        settings, style = candidate.settings, "bold" if candidate is tuning.chosen else ""
+        retrieval = (f"{settings.k}", f"{settings.temperature:g}") if settings.weight else ("–", "–")
+        scores = (f"{candidate.likelihood:.3f}", f"{candidate.bleu:.2f}", f"{candidate.sentences:,}")
+        table.add_row(candidate.origin, *retrieval, f"{settings.weight:g}", *scores, style=style)
+    console.print(table)
+    show_tuning_cost(tuning, console)
+
+
+def show_tuning_cost(tuning: Tuning, console: Console) -> None:
+    chosen, surface = tuning.chosen.settings, tuning.surface
+    points = surface.likelihoods.size
+    left_out = f"; {surface.left_out:,} pairs empty or too long were left out of it" if surface.left_out else ""
+    console.print(f"chosen: k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}")
+    console.print(f"likelihood of {points:,} settings on {surface.tokens:,} reference tokens{left_out}")
+    console.print(f"cost: {tuning.seconds:,.0f} s, as {tuning.plain_decodes:.1f} decodes by the model alone")
+    for name, signature in tuning.signature.items():
         console.print(Text(f"{name}: {signature}", style="dim"), soft_wrap=True)
 
 

@@ -1,0 +1,100 @@
+"""A picture of tuning: how likely the references are over the settings, and what was decoded.
+
+Two views of one surface with three settings; each cell shows the best over the setting that the view leaves out.
+"""
+
+import io
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnmt.errors import SettingsError
+from knnmt.files import write_durably
+from knnmt.tuning import Candidate, Tuning
+
+ENDINGS = (".png", ".svg")
+INCHES = (12.0, 5.3)
+COLOURS_FROM = 20  # percentile: the worst corner is so bad that it would take all colours for itself
+AXES = ("k", "temperature", "weight")
+
+
+def check_drawable(file: Path) -> None:
+    """Known before the work begins: whether the plot can be drawn, and put there."""
+    if file.suffix.lower() not in ENDINGS:
+        raise SettingsError(f"--plot {file}: must end in {' or '.join(ENDINGS)}")
+    if not file.parent.is_dir():
+        raise SettingsError(f"--plot {file}: there is no folder {file.parent}")
+    if find_spec("matplotlib") is None:
+        raise SettingsError("--plot needs matplotlib: pip install 'knnmt[plot]'")
+
+
+def draw_tuning(tuning: Tuning, file: Path) -> None:
+    """Write the picture as PNG or SVG, as the file's ending says."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=INCHES, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_view(left, tuning, across="weight", upwards="temperature")
+    colours = draw_view(right, tuning, across="k", upwards="temperature")
+    figure.colorbar(colours, ax=[left, right], label="mean log-likelihood of a reference token", extend="min")
+    figure.suptitle(title_of(tuning))
+    picture = io.BytesIO()
+    figure.savefig(picture, format=file.suffix.lower()[1:], dpi=150)
+    write_durably(file, lambda out: out.write(picture.getvalue()))
+
+
+def title_of(tuning: Tuning) -> str:
+    chosen = tuning.chosen.settings
+    return (
+        f"★ k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}: "
+        f"BLEU {tuning.chosen.bleu:.2f} on {tuning.chosen.sentences:,} of {tuning.lines:,} sentences\n"
+        "colour: likelihood of the references; marks: settings that were decoded, with their BLEU"
+    )
+
+
+def draw_view(axes: Any, tuning: Tuning, *, across: str, upwards: str) -> Any:
+    """One view: colours for likelihood, a mark and its BLEU for every setting that was decoded."""
+    surface = tuning.surface
+    left_out = next(axis for axis in AXES if axis not in (across, upwards))
+    cells = surface.likelihoods.max(axis=AXES.index(left_out))
+    cells = cells if AXES.index(upwards) < AXES.index(across) else cells.T
+    worst = float(np.percentile(surface.likelihoods, COLOURS_FROM))
+    colours = axes.imshow(cells, origin="lower", aspect="auto", cmap="viridis", vmin=worst)
+    name_ticks(axes.set_xticks, values_along(tuning, across))
+    name_ticks(axes.set_yticks, values_along(tuning, upwards))
+    axes.set(xlabel=across, ylabel=upwards, title=f"best {left_out} of each cell")
+    mark(axes, tuning, across, upwards)
+    return colours
+
+
+def values_along(tuning: Tuning, axis: str) -> Sequence[float]:
+    grid = tuning.surface.grid
+    return {"k": grid.ks, "temperature": grid.temperatures, "weight": grid.weights}[axis]
+
+
+def name_ticks(set_ticks: Any, values: Sequence[float]) -> None:
+    every = 2 if len(values) > 12 else 1
+    set_ticks(range(0, len(values), every), [f"{value:g}" for value in values[::every]])
+
+
+def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
+    """Candidates with retrieval; where several fall on one place, the best of them."""
+    marked: set[tuple[int, int]] = set()
+    for candidate in tuning.candidates:
+        place = (place_of(tuning, candidate, across), place_of(tuning, candidate, upwards))
+        if candidate.settings.weight == 0 or place in marked:
+            continue
+        marked.add(place)
+        chosen = candidate is tuning.chosen
+        axes.plot(*place, marker="*" if chosen else "o", markersize=16 if chosen else 7, color="red", mec="white")
+        axes.annotate(
+            f"{candidate.bleu:.2f}", place, xytext=(-9, 0), textcoords="offset points", ha="right", va="center", color="white",
+            fontweight="bold", bbox={"boxstyle": "round,pad=0.15", "facecolor": "#000000a0", "edgecolor": "none"},
+        )  # fmt: skip
+
+
+def place_of(tuning: Tuning, candidate: Candidate, axis: str) -> int:
+    return list(values_along(tuning, axis)).index(getattr(candidate.settings, axis))

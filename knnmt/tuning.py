@@ -1,0 +1,209 @@
+"""The best k, temperature and weight for a datastore, found on text with known translations.
+
+Likelihood proposes, BLEU decides. Likelihood is known for every setting after a single pass, but it likes to hedge: it
+may prefer higher temperatures, lower weights and more neighbours than those that translate best. So the likeliest
+setting, likely ones that lean the other way, and the paper's own are decoded, on more and more sentences, the better
+ones only.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from knnmt.decoding import SearchSettings
+from knnmt.errors import StoreError
+from knnmt.evaluation import metrics, signature_of
+from knnmt.files import write_json
+from knnmt.likelihood import Place, Surface, survey_likelihood
+from knnmt.progress import progress_bar
+from knnmt.store import MANIFEST, Store, read_manifest
+from knnmt.translator import Translator
+
+SEED = 0
+FEWEST_SENTENCES = 100  # BLEU on fewer says little
+MORE_WEIGHT = (3, 6)  # steps of the grid from the likeliest
+LOWER_TEMPERATURE = 2
+FEW_NEIGHBOURS = 8
+ROUNDS = ((0.1, 3), (0.2, 2), (0.4, 1))  # share of the sentences that is decoded, and how many candidates stay
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A setting worth decoding, and what came of it."""
+
+    settings: SearchSettings
+    origin: str
+    likelihood: float | None = None  # mean logarithm of the probability of a reference token
+    bleu: float | None = None
+    sentences: int = 0  # that BLEU was computed on
+
+    def to_json(self) -> dict[str, Any]:
+        settings = {name: value for name, value in asdict(self.settings).items() if name != "beam"}
+        return settings | {name: value for name, value in asdict(self).items() if name != "settings"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The choice and how it was made."""
+
+    chosen: Candidate
+    candidates: list[Candidate]  # best first
+    surface: Surface
+    lines: int
+    seconds: float
+    plain_decodes: float  # the run's cost, in decodes of the whole text by the model alone
+    signature: dict[str, str]
+    files: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's `tuned`: the settings, and below `how` everything else."""
+        chosen = self.chosen.settings
+        how = {
+            **self.files,
+            "lines": self.lines,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "bleu": self.chosen.bleu,
+            "sentences": self.chosen.sentences,
+            "seed": SEED,
+            "reference_tokens": self.surface.tokens,
+            "left_out": self.surface.left_out,
+            "seconds": round(self.seconds, 1),
+            "plain_decodes": round(self.plain_decodes, 2),
+            "signature": self.signature,
+            "candidates": [candidate.to_json() for candidate in self.candidates],
+        }
+        return {"k": chosen.k, "temperature": chosen.temperature, "weight": chosen.weight, "how": how}
+
+
+def tune(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    files: dict[str, str] | None = None,
+    show_progress: bool = False,
+) -> Tuning:
+    """Find the setting of the translator's store that serves this text best; nothing is written."""
+    if translator.retriever is None:
+        raise StoreError("--store is missing: there is nothing to tune without a datastore")
+    began = time.perf_counter()
+    with progress_bar("scoring", len(sources), show=show_progress) as advance:
+        model = translator.translation_model
+        surface = survey_likelihood(model, translator.retriever, sources, references, advance=advance)
+    jury = Jury(translator, sources, references)
+    candidates = choose(jury, propose(surface, translator.settings.beam), show_progress=show_progress)
+    seconds = time.perf_counter() - began
+    return Tuning(
+        chosen=candidates[0],
+        candidates=candidates,
+        surface=surface,
+        lines=len(sources),
+        seconds=seconds,
+        plain_decodes=seconds / jury.plain_seconds(),
+        signature=jury.signature(candidates[0].settings),
+        files=files or {},
+    )
+
+
+def propose(surface: Surface, beam: int) -> list[Candidate]:
+    """The settings worth decoding, each once: likely ones that differ, the paper's, and the model alone."""
+    grid, paper = surface.grid, SearchSettings(k=surface.grid.ks[-1], beam=beam)
+    proposed: dict[SearchSettings, str] = {}
+    for origin, place in likely_places(surface).items():
+        proposed.setdefault(grid.settings_at(place, beam), origin)
+    proposed.setdefault(paper, "paper")
+    retrieving = {settings: origin for settings, origin in proposed.items() if settings.weight > 0}
+    alone = {replace(paper, weight=0.0): "model alone"}
+    return [Candidate(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
+
+
+def likely_places(surface: Surface) -> dict[str, Place]:
+    """The likeliest of all, and the likeliest with more weight, lower temperature, or few neighbours."""
+    grid, best = surface.grid, surface.best()
+    more, most = (min(best[2] + steps, len(grid.weights) - 1) for steps in MORE_WEIGHT)
+    lower = max(best[1] - LOWER_TEMPERATURE, 0)
+    few = max(place for place, k in enumerate(grid.ks) if k <= FEW_NEIGHBOURS)
+    return {
+        "likeliest": best,
+        "more weight": surface.best(weight=more),
+        "most weight": surface.best(weight=most),
+        "lower temperature": surface.best(temperature=lower, weight=more),
+        "few neighbours": surface.best(k=few),
+    }
+
+
+class Jury:
+    """Decodes settings on sentences in a random but fixed order; what was translated once is kept."""
+
+    def __init__(self, translator: Translator, sources: Sequence[str], references: Sequence[str]) -> None:
+        order = np.random.default_rng(SEED).permutation(len(sources))
+        self.translator = translator
+        self.sources = [sources[position] for position in order]
+        self.references = [references[position] for position in order]
+        self.translations: dict[SearchSettings, list[str]] = {}
+        self.seconds: dict[SearchSettings, float] = {}
+
+    def judge(self, candidate: Candidate, sentences: int) -> Candidate:
+        """The candidate with its BLEU on the first sentences."""
+        texts = self.translations.setdefault(candidate.settings, [])
+        began = time.perf_counter()
+        texts += self.with_settings(candidate.settings).translate(self.sources[len(texts) : sentences])
+        self.seconds[candidate.settings] = self.seconds.get(candidate.settings, 0.0) + time.perf_counter() - began
+        bleu, _ = metrics(self.translator, self.references[:sentences])
+        return replace(candidate, bleu=round(bleu.corpus_score(texts, None).score, 2), sentences=sentences)
+
+    def with_settings(self, settings: SearchSettings) -> Translator:
+        return Translator(self.translator.translation_model, self.translator.retriever, settings)
+
+    def plain_seconds(self) -> float:
+        """What the model alone would take for all sentences."""
+        settings, seconds = next((each, took) for each, took in self.seconds.items() if each.weight == 0)
+        return seconds / len(self.translations[settings]) * len(self.sources)
+
+    def signature(self, settings: SearchSettings) -> dict[str, str]:
+        bleu, _ = metrics(self.translator, self.references)
+        bleu.corpus_score(self.references, None)
+        return {"bleu": str(bleu.get_signature()), "knnmt": signature_of(self.with_settings(settings))}
+
+
+def choose(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
+    """All candidates, best first: each round decodes more sentences of fewer candidates."""
+    staying, left = list(candidates), list[Candidate]()
+    rounds = rounds_for(len(jury.sources))
+    with progress_bar("decoding", work_of(rounds, len(candidates)), show=show_progress) as advance:
+        for sentences, places in rounds:
+            judged = []
+            for candidate in staying:
+                judged.append(jury.judge(candidate, sentences))
+                advance(sentences - candidate.sentences, 0)
+            judged.sort(key=lambda candidate: -(candidate.bleu or 0.0))
+            staying, left = judged[:places], judged[places:] + left
+    return staying + left
+
+
+def rounds_for(lines: int) -> list[tuple[int, int]]:
+    """Sentences to decode, and candidates to keep, in each round."""
+    fewest = min(lines, FEWEST_SENTENCES)
+    return [(max(fewest, round(lines * share)), places) for share, places in ROUNDS]
+
+
+def work_of(rounds: Iterable[tuple[int, int]], candidates: int) -> int:
+    """Sentences that all rounds decode together."""
+    total = before = 0
+    for sentences, places in rounds:
+        total += (sentences - before) * candidates
+        before, candidates = sentences, min(places, candidates)
+    return total
+
+
+def write_tuning(store: Store, tuning: Tuning) -> None:
+    """Put the choice into the manifest, whose version goes up by one."""
+    manifest = read_manifest(store.path)
+    if manifest.version != store.manifest.version:
+        raise StoreError(f"{store.path}: changed while it was being tuned; run the same command again")
+    written = replace(manifest, tuned=tuning.to_json(), version=manifest.version + 1)
+    write_json(store.path / MANIFEST, written.to_json())

@@ -1,0 +1,386 @@
+"""Tuning: the likelihood of every setting against a brute-force computation, the choice, and what is left behind."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import tiny_folder
+
+from knnmt import CorpusError, Store, StoreError, Translator
+from knnmt.cli import main
+from knnmt.decoding import SearchSettings
+from knnmt.demo import read_demo
+from knnmt.keys import catching_keys
+from knnmt.likelihood import Grid, Observed, Surface, summed_likelihoods, survey_likelihood
+from knnmt.mixing import mix, neighbour_weights
+from knnmt.retrieval import Retriever
+from knnmt.store import read_manifest
+from knnmt.surface import check_drawable, draw_tuning
+from knnmt.tuning import Candidate, Jury, Tuning, choose, propose, rounds_for, tune, work_of, write_tuning
+from knnmt.views import tuned_line
+
+INF = np.inf
+LINES = 6
+BEAM = 2
+
+
+@pytest.fixture(scope="module")
+def texts() -> tuple[list[str], list[str]]:
+    pairs = read_demo("test")[:LINES]
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+
+@pytest.fixture(scope="module")
+def translator(store: Store) -> Translator:
+    return Translator.from_store(store.path, beam=BEAM)
+
+
+@pytest.fixture(scope="module")
+def surface(translator: Translator, texts: tuple[list[str], list[str]]) -> Surface:
+    return survey(translator, *texts)
+
+
+@pytest.fixture(scope="module")
+def tuning(translator: Translator, texts: tuple[list[str], list[str]]) -> Tuning:
+    return tune(translator, *texts, files={"source": "dev.de", "target": "dev.en"})
+
+
+@pytest.fixture
+def copied(store: Store, tmp_path: Path) -> Store:
+    return Store.open(shutil.copytree(store.path, tmp_path / "store"))
+
+
+@pytest.fixture
+def dev(texts: tuple[list[str], list[str]], tmp_path: Path) -> tuple[object, ...]:
+    """The options that name the text."""
+    for name, lines in zip(("dev.de", "dev.en"), texts, strict=True):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return "--source", tmp_path / "dev.de", "--target", tmp_path / "dev.en", "--beam", BEAM
+
+
+def survey(translator: Translator, sources: list[str], references: list[str]) -> Surface:
+    assert translator.retriever
+    model = translator.translation_model
+    return survey_likelihood(model, translator.retriever, sources, references, advance=lambda *_: None)
+
+
+@torch.inference_mode()
+def brute_force(translator: Translator, sources: list[str], references: list[str], settings: SearchSettings) -> float:
+    """Sentence by sentence, with a search of its own for k neighbours and the whole mixed distribution."""
+    model, scores = translator.translation_model, []
+    assert translator.retriever
+    for source, target in zip(model.encode_sources(sources), model.encode_targets(references), strict=True):
+        with catching_keys(model.network, model.key_site) as catch:
+            logits = model.network(**model.teacher_forcing([source], [target])).logits[0]
+        found = translator.retriever.search(catch.keys[0].numpy(), settings.k)
+        weights = neighbour_weights(torch.from_numpy(found.distances), settings.temperature)
+        mixed = mix(logits, torch.from_numpy(found.tokens), weights, settings.weight)
+        scores += mixed[torch.arange(len(target)), torch.tensor(target)].tolist()
+    return float(np.mean(scores))
+
+
+@pytest.mark.parametrize(
+    ("k", "temperature", "weight"),
+    [(1, 1, 0.95), (4, 10, 0.5), (12, 100, 0.8), (24, 3, 0.2), (64, 10, 0.5), (64, 1000, 0.05), (16, 30, 0.0)],
+)
+def test_the_grid_is_what_brute_force_says(
+    translator: Translator,
+    surface: Surface,
+    texts: tuple[list[str], list[str]],
+    k: int,
+    temperature: float,
+    weight: float,
+) -> None:
+    settings = SearchSettings(k=k, temperature=temperature, weight=weight)
+    assert surface.at(settings) == pytest.approx(brute_force(translator, *texts, settings), abs=1e-4)
+
+
+def test_one_token_by_hand() -> None:
+    """Model 1/4; of three neighbours at equal distance the first and third are the reference's."""
+    observed = Observed(np.log(np.float32([0.25])), np.float32([[5, 5, 5]]), np.array([[True, False, True]]))
+    sums = summed_likelihoods(observed, Grid(ks=(1, 2, 3), temperatures=(1.0, 10.0), weights=(0.0, 0.5)))
+    expected = [[0.25, 0.625], [0.25, 0.375], [0.25, 0.125 + 1 / 3]]
+    np.testing.assert_allclose(np.exp(sums), np.stack([expected, expected], axis=1), rtol=1e-6)
+
+
+def test_without_neighbours_the_model_stands_alone() -> None:
+    observed = Observed(np.log(np.float32([0.25])), np.float32([[INF, INF]]), np.array([[True, True]]))
+    sums = summed_likelihoods(observed, Grid(ks=(1, 2), temperatures=(10.0,), weights=(0.0, 0.5, 0.95)))
+    np.testing.assert_allclose(np.exp(sums), 0.25)
+
+
+def test_blocks_do_not_change_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    distances = np.sort(random.gamma(2, 40, (50, 64)), axis=1).astype(np.float32)
+    observed = Observed(-random.gamma(1, 2, 50).astype(np.float32), distances, random.random((50, 64)) < 0.3)
+    whole = summed_likelihoods(observed, Grid())
+    monkeypatch.setattr("knnmt.likelihood.POSITIONS", 7)
+    np.testing.assert_allclose(summed_likelihoods(observed, Grid()), whole)
+
+
+def test_every_token_is_looked_up_once(
+    translator: Translator, texts: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    search = Retriever.search
+
+    def count(self: Retriever, queries: Any, k: int) -> Any:
+        asked.append((len(queries), k))
+        return search(self, queries, k)
+
+    monkeypatch.setattr(Retriever, "search", count)
+    surface = survey(translator, *texts)
+    tokens = sum(map(len, translator.translation_model.encode_targets(texts[1])))
+    assert surface.tokens == sum(queries for queries, _ in asked) == tokens
+    assert {k for _, k in asked} == {64}
+
+
+def test_pairs_that_cannot_be_scored_are_counted(
+    translator: Translator, surface: Surface, texts: tuple[list[str], list[str]]
+) -> None:
+    more = survey(translator, [*texts[0], "", "Hallo.", "Wort " * 700], [*texts[1], "Empty.", " ", "word"])
+    assert (more.left_out, more.tokens) == (3, surface.tokens)
+    np.testing.assert_allclose(more.likelihoods, surface.likelihoods, atol=1e-5)
+
+
+@pytest.mark.parametrize(("source", "says"), [(" ", "text on both sides"), ("Wort " * 700, "longer than the model's")])
+def test_nothing_to_score(translator: Translator, source: str, says: str) -> None:
+    with pytest.raises(CorpusError, match=says):
+        survey(translator, [source], ["word"])
+
+
+@pytest.mark.parametrize(
+    ("entries", "ks"), [(3, (1, 2, 3)), (12, (1, 2, 4, 8, 12)), (20, (1, 2, 4, 8, 12, 16, 20)), (9999, Grid().ks)]
+)
+def test_k_stays_within_the_store(entries: int, ks: tuple[int, ...]) -> None:
+    assert Grid.within(entries).ks == ks
+
+
+def test_likelihood_proposes(surface: Surface) -> None:
+    candidates = propose(surface, beam=3)
+    origins = {candidate.origin: candidate for candidate in candidates}
+    assert len({candidate.settings for candidate in candidates}) == len(candidates)
+    assert origins["model alone"].settings.weight == 0
+    assert origins["likeliest"].likelihood == surface.likelihoods.max()
+    assert SearchSettings(beam=3) in {candidate.settings for candidate in candidates}
+    assert all(candidate.likelihood == surface.at(candidate.settings) for candidate in candidates)
+
+
+def peaked(k: int, temperature: float, weight: float) -> Surface:
+    """A surface that falls off from one point on all sides."""
+    grid = Grid()
+    top = (grid.ks.index(k), grid.temperatures.index(temperature), grid.weights.index(weight))
+    distance = sum((axis - place) ** 2 for axis, place in zip(np.indices(grid.shape), top, strict=True))
+    return Surface(grid, -distance.astype(np.float64), 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("top", "proposed"),
+    [
+        ((64, 30, 0.6), [(64, 30, 0.6), (64, 30, 0.75), (64, 30, 0.9), (64, 15, 0.75), (8, 30, 0.6), (64, 10, 0.5)]),
+        ((4, 100, 0.85), [(4, 100, 0.85), (4, 100, 0.95), (4, 50, 0.95), (8, 100, 0.85), (64, 10, 0.5)]),
+        ((64, 10, 0.5), [(64, 10, 0.5), (64, 10, 0.65), (64, 10, 0.8), (64, 5, 0.65), (8, 10, 0.5)]),
+        ((1, 1, 0.0), [(1, 1, 0.15), (1, 1, 0.3), (64, 10, 0.5)]),
+    ],
+)
+def test_candidates_differ(top: tuple[int, float, float], proposed: list[tuple[int, float, float]]) -> None:
+    settings = [candidate.settings for candidate in propose(peaked(*top), beam=5)]
+    assert [(each.k, each.temperature, each.weight) for each in settings] == [(64, 10, 0.0), *proposed]
+
+
+class Counted(Jury):
+    """A jury to which a larger weight is always the better one."""
+
+    def __init__(self, lines: int) -> None:
+        self.sources = [""] * lines
+        self.decoded: dict[float, int] = {}
+
+    def judge(self, candidate: Candidate, sentences: int) -> Candidate:
+        self.decoded[candidate.settings.weight] = sentences
+        return replace(candidate, bleu=candidate.settings.weight, sentences=sentences)
+
+
+def test_the_better_ones_are_decoded_on_more_sentences() -> None:
+    candidates = [Candidate(SearchSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
+    jury = Counted(2000)
+    assert [candidate.bleu for candidate in choose(jury, candidates)] == [0.9, 0.7, 0.5, 0.2, 0.0]
+    assert jury.decoded == {0.0: 200, 0.2: 200, 0.5: 400, 0.7: 800, 0.9: 800}
+    assert work_of(rounds_for(2000), 5) == 2 * 200 + 400 + 2 * 800
+
+
+@pytest.mark.parametrize(("lines", "sentences"), [(6, [6, 6, 6]), (300, [100, 100, 120]), (2000, [200, 400, 800])])
+def test_short_texts_are_decoded_whole(lines: int, sentences: list[int]) -> None:
+    assert [count for count, _ in rounds_for(lines)] == sentences
+
+
+def test_bleu_decides(tuning: Tuning, translator: Translator, texts: tuple[list[str], list[str]]) -> None:
+    assert tuning.chosen.bleu == max(candidate.bleu or 0 for candidate in tuning.candidates)
+    assert tuning.chosen is tuning.candidates[0]
+    again = Jury(translator, *texts).judge(tuning.chosen, LINES)
+    assert again == tuning.chosen
+    alone = next(candidate for candidate in tuning.candidates if candidate.settings.weight == 0)
+    assert (tuning.chosen.bleu or 0) > (alone.bleu or 0)
+    assert tuning.plain_decodes > 0
+
+
+def test_translations_are_made_once(
+    translator: Translator, texts: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jury, made = Jury(translator, *texts), []
+    monkeypatch.setattr(Translator, "translate", lambda _, sources: made.extend(sources) or list(sources))
+    candidate = Candidate(SearchSettings(k=8), "")
+    for sentences in (2, 4, 4, 6):
+        candidate = jury.judge(candidate, sentences)
+    assert made == jury.sources
+    assert sorted(made) == sorted(texts[0])
+
+
+def test_a_model_alone_cannot_be_tuned(translator: Translator, texts: tuple[list[str], list[str]]) -> None:
+    with pytest.raises(StoreError, match="nothing to tune"):
+        tune(translator.base(), *texts)
+
+
+def test_the_choice_is_the_new_default(copied: Store, tuning: Tuning) -> None:
+    write_tuning(copied, tuning)
+    written = read_manifest(copied.path)
+    chosen = tuning.chosen.settings
+    settings = Translator.from_store(copied.path).settings
+    assert (settings.k, settings.temperature, settings.weight) == (chosen.k, chosen.temperature, chosen.weight)
+    assert settings.beam == SearchSettings().beam  # the beam that it was tuned with is no default
+    assert Translator.from_store(copied.path, k=3).settings.k == 3
+    assert written == replace(copied.manifest, tuned=written.tuned, version=copied.manifest.version + 1)
+    assert written.tuned
+    how = written.tuned["how"]
+    assert (how["source"], how["target"], how["lines"], how["bleu"]) == ("dev.de", "dev.en", LINES, tuning.chosen.bleu)
+    assert f"|k:{chosen.k}|T:{chosen.temperature:g}|weight:{chosen.weight:g}|beam:{BEAM}|" in how["signature"]["knnmt"]
+    assert len(how["candidates"]) == len(tuning.candidates)
+
+
+def test_a_store_that_changed_meanwhile_is_left_alone(copied: Store, tuning: Tuning) -> None:
+    write_tuning(copied, tuning)
+    before = (copied.path / "manifest.json").read_bytes()
+    with pytest.raises(StoreError, match="changed while it was being tuned"):
+        write_tuning(copied, tuning)
+    assert (copied.path / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("tuned", "line"),
+    [
+        (None, "no"),
+        ({"k": 8, "temperature": 50.0, "weight": 0.25}, "k 8, temperature 50, weight 0.25"),
+        (
+            {
+                "k": 8,
+                "temperature": 5,
+                "weight": 0.9,
+                "how": {"bleu": 31.2, "sentences": 1000, "date": "2026-11-16T03"},
+            },
+            "k 8, temperature 5, weight 0.9: BLEU 31.20 on 1,000 sentences, 2026-11-16",
+        ),
+    ],
+)
+def test_info_says_how_a_store_was_tuned(tuned: dict[str, Any] | None, line: str) -> None:
+    assert tuned_line(tuned) == line
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    """The command line: exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["knnmt", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return call
+
+
+def test_the_command(run: Any, copied: Store, dev: tuple[object, ...]) -> None:
+    """Twice: the second run overwrites what the first one wrote."""
+    code, out, err = run("tune", copied.path, *dev, "--limit", 3)
+    first = read_manifest(copied.path)
+    assert (code, err) == (0, "")
+    assert first.tuned
+    assert "model alone" in out
+    assert f"chosen: k {first.tuned['k']}, temperature {first.tuned['temperature']:g}" in out
+    code, out, _ = run("tune", copied.path, *dev, "--limit", 4, "--json")
+    second = read_manifest(copied.path)
+    assert (code, json.loads(out)) == (0, second.tuned)
+    assert second.tuned
+    assert (first.version, second.version) == (copied.manifest.version + 1, copied.manifest.version + 2)
+    assert (first.tuned["how"]["lines"], second.tuned["how"]["lines"]) == (3, 4)
+    assert f"k {second.tuned['k']}, temperature" in run("info", copied.path)[1]
+    assert run("verify", copied.path)[0] == 0
+
+
+# Wrong calls: arguments (FOLDER holds the files below), and what the one line must say.
+WRONG = {
+    "no text": ("--source FOLDER/gone --target FOLDER/two.en", "gone: no such file"),
+    "empty text": ("--source FOLDER/empty --target FOLDER/empty", "empty: empty"),
+    "blank text": ("--source FOLDER/blank --target FOLDER/blank", "no line has text on both sides"),
+    "uneven text": ("--source FOLDER/three.de --target FOLDER/two.en", "lines must be aligned"),
+    "another model": ("--source FOLDER/two.de --target FOLDER/two.en --model MARIAN", "made with another model"),
+    "limit": ("--source FOLDER/two.de --target FOLDER/two.en --limit 0", "--limit 0"),
+    "beam": ("--source FOLDER/two.de --target FOLDER/two.en --beam 0", "--beam 0"),
+    "nprobe": ("--source FOLDER/two.de --target FOLDER/two.en --nprobe 0", "--nprobe 0"),
+    "target": ("--source FOLDER/two.de", "--target"),
+    "plot's form": ("--source FOLDER/two.de --target FOLDER/two.en --plot FOLDER/a.gif", "a.gif: must end in .png"),
+    "plot's folder": ("--source FOLDER/two.de --target FOLDER/two.en --plot FOLDER/no/a.png", "there is no folder"),
+}
+
+
+@pytest.mark.parametrize(("call", "says"), WRONG.values(), ids=WRONG)
+def test_wrong_calls(run: Any, copied: Store, tmp_path: Path, call: str, says: str) -> None:
+    for name, text in {
+        "empty": "",
+        "blank": "\n\n",
+        "two.de": "a\nb\n",
+        "two.en": "a\nb\n",
+        "three.de": "a\n\n\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    before = (copied.path / "manifest.json").read_bytes()
+    arguments = call.replace("FOLDER", str(tmp_path)).replace("MARIAN", str(tiny_folder("marian"))).split()
+    code, out, err = run("tune", copied.path, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+    assert (copied.path / "manifest.json").read_bytes() == before
+
+
+def test_an_interrupted_run_leaves_nothing(
+    run: Any, copied: Store, dev: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Jury, "judge", interrupt)
+    before = sorted(file for file in tmp_path.rglob("*"))
+    manifest = (copied.path / "manifest.json").read_bytes()
+    assert run("tune", copied.path, *dev, "--limit", 2) == (130, "", "knnmt: stopped\n")
+    assert sorted(file for file in tmp_path.rglob("*")) == before
+    assert (copied.path / "manifest.json").read_bytes() == manifest
+
+
+def test_a_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch, run: Any, copied: Store, tmp_path: Path) -> None:
+    monkeypatch.setattr("knnmt.surface.find_spec", lambda _: None)
+    code, _, err = run("tune", copied.path, "--source", "x", "--target", "x", "--plot", tmp_path / "a.png")
+    assert (code, err) == (2, "knnmt: --plot needs matplotlib: pip install 'knnmt[plot]'\n")
+
+
+@pytest.mark.parametrize(("name", "opening"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml")])
+def test_plots(tuning: Tuning, tmp_path: Path, name: str, opening: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    check_drawable(tmp_path / name)
+    draw_tuning(tuning, tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(opening)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
