@@ -12,6 +12,7 @@ from sacrebleu.significance import PairedTest
 from knnmt.corpus import check_plain, check_readable, read_lines
 from knnmt.errors import CorpusError, SettingsError
 from knnmt.languages import base_language
+from knnmt.progress import progress_bar
 from knnmt.translator import Translator
 from knnmt.version import __version__
 
@@ -65,11 +66,15 @@ def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[s
     return sources[:limit], references[:limit]
 
 
-def evaluate(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Evaluation:
+def evaluate(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], *, show_progress: bool = False
+) -> Evaluation:
     """Score the base model and, where there is a store, retrieval."""
     bleu, chrf = metrics(translator, references)
-    base = score_system(translator.base(), sources, bleu, chrf)
-    knn = score_system(translator, sources, bleu, chrf) if translator.retriever else None
+    base = score_system(translator.base(), sources, bleu, chrf, label="base" if show_progress else "")
+    knn = None
+    if translator.retriever:
+        knn = score_system(translator, sources, bleu, chrf, label="kNN" if show_progress else "")
     signature = {
         "bleu": str(bleu.get_signature()),
         "chrf": str(chrf.get_signature()),
@@ -91,9 +96,11 @@ def metrics(translator: Translator, references: Sequence[str]) -> tuple[BLEU, CH
     return bleu, CHRF(references=[list(references)])
 
 
-def score_system(translator: Translator, sources: Sequence[str], bleu: BLEU, chrf: CHRF) -> Scores:
+def score_system(translator: Translator, sources: Sequence[str], bleu: BLEU, chrf: CHRF, *, label: str = "") -> Scores:
+    """Translate and score; with a label, a progress bar shows it."""
     began = time.perf_counter()
-    translations = translator.translations(sources)
+    with progress_bar(label, len(sources), show=bool(label)) as advance:
+        translations = translator.translations(sources, advance=advance)
     seconds = time.perf_counter() - began
     tokens = sum(len(translation.tokens) for translation in translations)
     texts = [translation.text for translation in translations]

@@ -15,6 +15,7 @@ from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
 from knnmt.keys import key_site_of
 from knnmt.model import TranslationModel, fingerprint, load_model
+from knnmt.progress import Advance
 from knnmt.retrieval import Retriever
 from knnmt.store import ModelRecord, Store
 
@@ -93,16 +94,19 @@ class Translator:
         """Translations, in the order of the texts; an empty text stays empty."""
         return [translation.text for translation in self.translations(texts)]
 
-    def translations(self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> list[Translation]:
-        """Translations with their tokens, in the order of the texts."""
+    def translations(
+        self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, advance: Advance | None = None
+    ) -> list[Translation]:
+        """Translations with their tokens, in the order of the texts; `advance` is told of each that is done."""
         if isinstance(texts, str):
             raise SettingsError("translate takes a list of texts; for one text, give a list of one")
         wanted = [position for position, text in enumerate(texts) if text.strip()]
         sources = self.translation_model.encode_sources([texts[position] for position in wanted]) if wanted else []
-        done = {
-            wanted[row]: self._translation(texts[wanted[row]], sources[row], tokens)
-            for row, tokens in self._decode(sources, batch_tokens)
-        }
+        done = {}
+        for row, tokens in self._decode(sources, batch_tokens):
+            done[wanted[row]] = self._translation(texts[wanted[row]], sources[row], tokens)
+            if advance:
+                advance(1, len(tokens))
         return [done.get(position, Translation(text, "", ())) for position, text in enumerate(texts)]
 
     def _decode(self, sources: list[list[int]], batch_tokens: int) -> Iterator[tuple[int, list[int]]]:
