@@ -307,22 +307,35 @@ def explain(
     weight: Weight = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
-    neighbours: Annotated[int, typer.Option("--neighbours", help="Neighbours shown per token.")] = 3,
+    neighbours: Annotated[
+        int, typer.Option("--neighbours", help="Memory sentences shown per word, or neighbours per token.")
+    ] = 2,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show each token and its neighbours, not words.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page for the browser to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate a sentence and show, token by token, the examples it came from."""
-    from knnmt.views import show_explanation
+    """Translate a sentence and show, word by word, the sentences of the memory that it came from."""
+    from knnmt.explanation_page import write_page
+    from knnmt.explanation_view import show_explanation, show_tokens
 
     if not text.strip():
         raise CorpusError("the sentence to explain is empty")
     if not store:
         raise SettingsError("--store is missing: only a translation with a datastore can be explained")
+    if neighbours < 0:
+        raise SettingsError(f"--neighbours {neighbours}: must be at least 0")
     translator = make_translator(store, model, k=k, temperature=temperature, weight=weight, beam=beam, nprobe=nprobe)
     explanation = translator.explain(text)
+    if explanation.cut:
+        errors.print("knnmt: the sentence is too long for the model; its end was not translated")
+    if html is not None:
+        write_page(explanation, html)
+        errors.print(f"{html}: written; open it in a browser", markup=False)
     if as_json:
         print_json(explanation.to_json())
-    else:
-        show_explanation(explanation, output, neighbours=neighbours)
+    elif html is None:
+        show = show_tokens if tokens else show_explanation
+        show(explanation, output, neighbours=neighbours)
 
 
 @app.command()

@@ -14,9 +14,10 @@ from rich.text import Text
 from knnmt.building import build_store, check_place
 from knnmt.corpus import Corpus, Segment, Skipped
 from knnmt.evaluation import Evaluation, evaluate
+from knnmt.explanation_view import show_explanation
 from knnmt.model import load_model
 from knnmt.translator import Translator
-from knnmt.views import marked, show_evaluation, show_explanation, words_also_in
+from knnmt.views import marked, show_evaluation, words_also_in
 
 MODEL = "builtin:de-en"
 LANGUAGES = ("de", "en")
@@ -40,7 +41,7 @@ def run_demo(console: Console, *, keep: Path | None = None) -> Evaluation:
         console.rule(f"3. The scores, over all {len(tests)} sentences")
         show_evaluation(evaluation, console)
         console.rule("4. Why: the neighbours behind each word")
-        show_explanation(translator.explain(most_improved(evaluation, sources, references)), console, neighbours=2)
+        show_explanation(translator.explain(most_improved(evaluation, sources, references)), console, neighbours=1)
     kept = f"Kept in {keep}." if keep else "Keep the datastore and its texts with `knnmt demo --keep FOLDER`."
     console.print(f"\nDone in {time.perf_counter() - began:.0f} s. {kept}")
     return evaluation

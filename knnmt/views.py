@@ -10,11 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from knnmt.evaluation import Evaluation
-from knnmt.explanation import ExplainedToken, Explanation
 from knnmt.store import Store
 from knnmt.tuning import Tuning
-
-WORD_START = "▁"
 
 
 def store_facts(store: Store) -> dict[str, object]:
@@ -116,39 +113,6 @@ def show_tuning_cost(tuning: Tuning, console: Console) -> None:
     console.print(f"cost: {tuning.seconds:,.0f} s, as {tuning.plain_decodes:.1f} decodes by the model alone")
     for name, signature in tuning.signature.items():
         console.print(Text(f"{name}: {signature}", style="dim"), soft_wrap=True)
-
-
-def show_explanation(explanation: Explanation, console: Console, *, neighbours: int = 3) -> None:
-    """Each token with its probabilities and its heaviest neighbours."""
-    console.print(Text(explanation.source, style="italic"))
-    console.print(Text(explanation.translation, style="bold"))
-    table = Table(box=None, pad_edge=False)
-    for column in ("token", "model", "kNN", "mixed"):
-        table.add_column(column, justify="left" if column == "token" else "right", no_wrap=True)
-    table.add_column("from the memory", overflow="fold")
-    for token in explanation.tokens:
-        table.add_row(
-            Text(token.token.replace(WORD_START, " "), style="bold"),
-            f"{token.model_probability:.2f}",
-            f"{token.neighbour_probability:.2f}",
-            f"{token.probability:.2f}",
-            neighbour_lines(token, neighbours),
-        )
-    console.print(table)
-
-
-def neighbour_lines(token: ExplainedToken, most: int) -> Text:
-    """`0.41 … tighten the [bolt] to 5 Nm.  memory:17`."""
-    lines = Text()
-    for neighbour in token.neighbours[:most]:
-        word = neighbour.token.replace(WORD_START, " ").strip()
-        prefix = neighbour.prefix if len(neighbour.prefix) < 40 else f"…{neighbour.prefix[-39:]}"
-        lines.append(f"{neighbour.weight:.2f} ", style="cyan")
-        lines.append(f"{prefix} ")
-        lines.append(word, style="green bold")
-        lines.append(f"  {neighbour.corpus}:{neighbour.segment}\n", style="dim")
-    lines.right_crop(1)
-    return lines
 
 
 def marked(words: Sequence[str], good: set[int], style: str) -> Text:
