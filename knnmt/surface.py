@@ -91,8 +91,8 @@ def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
         chosen = candidate is tuning.chosen
         axes.plot(*place, marker="*" if chosen else "o", markersize=16 if chosen else 7, color="red", mec="white")
         axes.annotate(
-            f"{candidate.bleu:.2f}", place, xytext=(-9, 0), textcoords="offset points", ha="right", va="center", color="white",
-            fontweight="bold", bbox={"boxstyle": "round,pad=0.15", "facecolor": "#000000a0", "edgecolor": "none"},
+            f"{candidate.bleu:.2f}", place, xytext=(-9, 0), textcoords="offset points", ha="right", va="center",
+            color="white", fontweight="bold", bbox={"boxstyle": "round,pad=0.15", "facecolor": "#000000a0", "lw": 0},
         )  # fmt: skip
 
 

@@ -19,16 +19,15 @@ from knnmt.errors import StoreError
 from knnmt.evaluation import metrics, signature_of
 from knnmt.files import write_json
 from knnmt.likelihood import Place, Surface, survey_likelihood
-from knnmt.progress import progress_bar
+from knnmt.progress import Advance, progress_bar
 from knnmt.store import MANIFEST, Store, read_manifest
 from knnmt.translator import Translator
 
 SEED = 0
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
-MORE_WEIGHT = (3, 6)  # steps of the grid from the likeliest
-LOWER_TEMPERATURE = 2
-FEW_NEIGHBOURS = 8
-ROUNDS = ((0.1, 3), (0.2, 2), (0.4, 1))  # share of the sentences that is decoded, and how many candidates stay
+FEWER_NEIGHBOURS = (16, 4)
+MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
+ROUNDS = ((0.08, 3), (0.16, 2), (0.32, 1))  # share of the sentences that is decoded, and how many candidates stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +121,15 @@ def propose(surface: Surface, beam: int) -> list[Candidate]:
 
 
 def likely_places(surface: Surface) -> dict[str, Place]:
-    """The likeliest of all, and the likeliest with more weight, lower temperature, or few neighbours."""
+    """The likeliest of all, and the likeliest with fewer neighbours, more weight, or lower temperature."""
     grid, best = surface.grid, surface.best()
-    more, most = (min(best[2] + steps, len(grid.weights) - 1) for steps in MORE_WEIGHT)
-    lower = max(best[1] - LOWER_TEMPERATURE, 0)
-    few = max(place for place, k in enumerate(grid.ks) if k <= FEW_NEIGHBOURS)
+    fewer, few = (max(place for place, k in enumerate(grid.ks) if k <= most) for most in FEWER_NEIGHBOURS)
     return {
         "likeliest": best,
-        "more weight": surface.best(weight=more),
-        "most weight": surface.best(weight=most),
-        "lower temperature": surface.best(temperature=lower, weight=more),
+        "fewer neighbours": surface.best(k=fewer),
         "few neighbours": surface.best(k=few),
+        "more weight": surface.best(weight=min(best[2] + MORE_WEIGHT, len(grid.weights) - 1)),
+        "lower temperature": surface.best(temperature=max(best[1] - LOWER_TEMPERATURE, 0)),
     }
 
 
@@ -147,11 +144,12 @@ class Jury:
         self.translations: dict[SearchSettings, list[str]] = {}
         self.seconds: dict[SearchSettings, float] = {}
 
-    def judge(self, candidate: Candidate, sentences: int) -> Candidate:
+    def judge(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
         """The candidate with its BLEU on the first sentences."""
         texts = self.translations.setdefault(candidate.settings, [])
         began = time.perf_counter()
-        texts += self.with_settings(candidate.settings).translate(self.sources[len(texts) : sentences])
+        new = self.with_settings(candidate.settings).translations(self.sources[len(texts) : sentences], advance=advance)
+        texts += [translation.text for translation in new]
         self.seconds[candidate.settings] = self.seconds.get(candidate.settings, 0.0) + time.perf_counter() - began
         bleu, _ = metrics(self.translator, self.references[:sentences])
         return replace(candidate, bleu=round(bleu.corpus_score(texts, None).score, 2), sentences=sentences)
@@ -176,10 +174,7 @@ def choose(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool =
     rounds = rounds_for(len(jury.sources))
     with progress_bar("decoding", work_of(rounds, len(candidates)), show=show_progress) as advance:
         for sentences, places in rounds:
-            judged = []
-            for candidate in staying:
-                judged.append(jury.judge(candidate, sentences))
-                advance(sentences - candidate.sentences, 0)
+            judged = [jury.judge(candidate, sentences, advance) for candidate in staying]
             judged.sort(key=lambda candidate: -(candidate.bleu or 0.0))
             staying, left = judged[:places], judged[places:] + left
     return staying + left

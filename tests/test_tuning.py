@@ -13,13 +13,14 @@ import pytest
 import torch
 from tiny_models import tiny_folder
 
-from knnmt import CorpusError, Store, StoreError, Translator
+from knnmt import CorpusError, Store, StoreError, Translation, Translator
 from knnmt.cli import main
 from knnmt.decoding import SearchSettings
 from knnmt.demo import read_demo
 from knnmt.keys import catching_keys
 from knnmt.likelihood import Grid, Observed, Surface, summed_likelihoods, survey_likelihood
 from knnmt.mixing import mix, neighbour_weights
+from knnmt.progress import Advance
 from knnmt.retrieval import Retriever
 from knnmt.store import read_manifest
 from knnmt.surface import check_drawable, draw_tuning
@@ -184,10 +185,10 @@ def peaked(k: int, temperature: float, weight: float) -> Surface:
 @pytest.mark.parametrize(
     ("top", "proposed"),
     [
-        ((64, 30, 0.6), [(64, 30, 0.6), (64, 30, 0.75), (64, 30, 0.9), (64, 15, 0.75), (8, 30, 0.6), (64, 10, 0.5)]),
-        ((4, 100, 0.85), [(4, 100, 0.85), (4, 100, 0.95), (4, 50, 0.95), (8, 100, 0.85), (64, 10, 0.5)]),
-        ((64, 10, 0.5), [(64, 10, 0.5), (64, 10, 0.65), (64, 10, 0.8), (64, 5, 0.65), (8, 10, 0.5)]),
-        ((1, 1, 0.0), [(1, 1, 0.15), (1, 1, 0.3), (64, 10, 0.5)]),
+        ((64, 30, 0.6), [(64, 30, 0.6), (16, 30, 0.6), (4, 30, 0.6), (64, 30, 0.8), (64, 15, 0.6), (64, 10, 0.5)]),
+        ((4, 100, 0.85), [(4, 100, 0.85), (16, 100, 0.85), (4, 100, 0.95), (4, 50, 0.85), (64, 10, 0.5)]),
+        ((64, 10, 0.5), [(64, 10, 0.5), (16, 10, 0.5), (4, 10, 0.5), (64, 10, 0.7), (64, 5, 0.5)]),
+        ((1, 1, 0.0), [(1, 1, 0.2), (64, 10, 0.5)]),
     ],
 )
 def test_candidates_differ(top: tuple[int, float, float], proposed: list[tuple[int, float, float]]) -> None:
@@ -202,7 +203,9 @@ class Counted(Jury):
         self.sources = [""] * lines
         self.decoded: dict[float, int] = {}
 
-    def judge(self, candidate: Candidate, sentences: int) -> Candidate:
+    def judge(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
+        if advance:
+            advance(sentences - candidate.sentences, 0)
         self.decoded[candidate.settings.weight] = sentences
         return replace(candidate, bleu=candidate.settings.weight, sentences=sentences)
 
@@ -211,11 +214,11 @@ def test_the_better_ones_are_decoded_on_more_sentences() -> None:
     candidates = [Candidate(SearchSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
     jury = Counted(2000)
     assert [candidate.bleu for candidate in choose(jury, candidates)] == [0.9, 0.7, 0.5, 0.2, 0.0]
-    assert jury.decoded == {0.0: 200, 0.2: 200, 0.5: 400, 0.7: 800, 0.9: 800}
-    assert work_of(rounds_for(2000), 5) == 2 * 200 + 400 + 2 * 800
+    assert jury.decoded == {0.0: 160, 0.2: 160, 0.5: 320, 0.7: 640, 0.9: 640}
+    assert work_of(rounds_for(2000), 5) == 2 * 160 + 320 + 2 * 640
 
 
-@pytest.mark.parametrize(("lines", "sentences"), [(6, [6, 6, 6]), (300, [100, 100, 120]), (2000, [200, 400, 800])])
+@pytest.mark.parametrize(("lines", "sentences"), [(6, [6, 6, 6]), (500, [100, 100, 160]), (2000, [160, 320, 640])])
 def test_short_texts_are_decoded_whole(lines: int, sentences: list[int]) -> None:
     assert [count for count, _ in rounds_for(lines)] == sentences
 
@@ -233,8 +236,13 @@ def test_bleu_decides(tuning: Tuning, translator: Translator, texts: tuple[list[
 def test_translations_are_made_once(
     translator: Translator, texts: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jury, made = Jury(translator, *texts), []
-    monkeypatch.setattr(Translator, "translate", lambda _, sources: made.extend(sources) or list(sources))
+    jury, made = Jury(translator, *texts), list[str]()
+
+    def echo(_: Translator, sources: list[str], **__: object) -> list[Translation]:
+        made.extend(sources)
+        return [Translation(source, source, ()) for source in sources]
+
+    monkeypatch.setattr(Translator, "translations", echo)
     candidate = Candidate(SearchSettings(k=8), "")
     for sentences in (2, 4, 4, 6):
         candidate = jury.judge(candidate, sentences)
