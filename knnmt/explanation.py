@@ -11,6 +11,7 @@ tokens, and a sentence's support for the word is what its neighbours hold of tha
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,9 +109,13 @@ class Explanation:
         return asdict(self)
 
     @property
-    def stores(self) -> int:
-        """How many datastores the neighbours come from."""
-        return len({neighbour.store for token in self.tokens for neighbour in token.neighbours})
+    def store_names(self) -> dict[str, str]:
+        """What tells the stores apart, by path: nothing where there is one, the folder's name if that is enough."""
+        paths = {neighbour.store for token in self.tokens for neighbour in token.neighbours}
+        names = {path: f"{Path(path).name}/" for path in paths}
+        if len(paths) == 1:
+            return dict.fromkeys(paths, "")
+        return names if len(set(names.values())) == len(paths) else {path: f"{path}/" for path in paths}
 
 
 def explain_tokens(

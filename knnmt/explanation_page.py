@@ -1,6 +1,6 @@
 """An explanation as one HTML file: the words of the translation to choose from, and the memory behind each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -86,9 +86,9 @@ def word_button(word: ExplainedWord, number: int) -> str:
 
 def panel(explanation: Explanation, word: ExplainedWord, number: int) -> str:
     """Everything about one word."""
-    several = explanation.stores > 1
+    stores = explanation.store_names
     tokens = [explanation.tokens[position] for position in word.tokens]
-    sentences = [(sentence_item(sentence, several), sentence.support) for sentence in word.sentences]
+    sentences = [(sentence_item(sentence, stores), sentence.support) for sentence in word.sentences]
     behind = listed(sentences, "sentences") or '<p class="hint">No sentence of the memory spoke for it.</p>'
     return (
         f'<details class="panel" id="word-{number}"><summary><b dir="auto">{escape(word.text or END)}</b>'
@@ -96,19 +96,19 @@ def panel(explanation: Explanation, word: ExplainedWord, number: int) -> str:
         f"{bar(word.memory_share)}"
         f"<h2>Sentences of the memory behind it</h2>{behind}"
         f'<h2>Token by token</h2><p class="hint">{TOKENS}</p>'
-        f"{''.join(token_section(token, several) for token in tokens)}</details>"
+        f"{''.join(token_section(token, stores) for token in tokens)}</details>"
     )
 
 
-def sentence_item(sentence: MemorySentence, several: bool) -> str:
+def sentence_item(sentence: MemorySentence, stores: Mapping[str, str]) -> str:
     target = with_marks(sentence.target, sentence.marks)
     mass = f"{sentence.support:.0%}{bar(sentence.support)}"
-    return pair_item(mass, sentence.source, target, escape(place_of(sentence, several)))
+    return pair_item(mass, sentence.source, target, escape(place_of(sentence, stores)))
 
 
-def token_section(token: ExplainedToken, several: bool) -> str:
+def token_section(token: ExplainedToken, stores: Mapping[str, str]) -> str:
     """A token, its probabilities, and its neighbours."""
-    neighbours = [(neighbour_item(neighbour, token, several), neighbour.weight) for neighbour in token.neighbours]
+    neighbours = [(neighbour_item(neighbour, token, stores), neighbour.weight) for neighbour in token.neighbours]
     return (
         f'<section class="token"><h3><code>{escape(label(token.token, token.text))}</code></h3>'
         f'<dl class="probabilities">{probability("model", token.model_probability)}'
@@ -121,7 +121,7 @@ def probability(name: str, value: float) -> str:
     return f"<div><dt>{name}</dt><dd>{value:.3f}</dd>{bar(value)}</div>"
 
 
-def neighbour_item(neighbour: Neighbour, token: ExplainedToken, several: bool) -> str:
+def neighbour_item(neighbour: Neighbour, token: ExplainedToken, stores: Mapping[str, str]) -> str:
     """A neighbour with its own token marked: in colour where it is the token that was generated."""
     start, end = neighbour.span
     kind = "" if neighbour.token == token.token else ' class="other"'
@@ -131,7 +131,7 @@ def neighbour_item(neighbour: Neighbour, token: ExplainedToken, several: bool) -
         f"{escape(neighbour.target[:start] + gap)}<mark{kind}>{escape(name)}</mark>"
         f'<span class="rest">{escape(neighbour.target[end:])}</span>'
     )
-    place = f"{escape(place_of(neighbour, several))} · distance {neighbour.distance:.1f}"
+    place = f"{escape(place_of(neighbour, stores))} · distance {neighbour.distance:.1f}"
     return pair_item(f"{neighbour.weight:.3f}{bar(neighbour.weight)}", neighbour.source, target, place)
 
 

@@ -1,8 +1,7 @@
 """An explanation in a terminal: a block for each word, or for each token, at any width."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -16,19 +15,24 @@ INDENT = 8
 NARROWEST = 16  # of a sentence with its place beside it; with less room the place has a line of its own
 SLIGHT = 0.05  # sentences with less support are left out
 CHOSEN = "bold green"
+WORDS = "Each word, how much of it comes from the memory, and from which sentences:"
+TOKENS = (
+    "Each token with its probabilities; its neighbours with their weight, source, place and squared distance d, "
+    "and the target up to the neighbour's own token; and the kNN distribution that they make together:"
+)
 
 
 def show_explanation(explanation: Explanation, console: Console, *, neighbours: int = 2) -> None:
     """Each word with the memory's share of it and the sentences that gave it."""
     show_head(explanation, console)
-    console.print(Text("Each word, how much of it comes from the memory, and from which sentences:"), end="\n\n")
+    console.print(Text(WORDS), end="\n\n")
     longest = max((cell_len(word.text) for word in explanation.words), default=0)
     column = min(longest, max(1, console.width - BAR - 8))
-    several = explanation.stores > 1
+    stores = explanation.store_names
     for word in explanation.words:
         console.print(word_line(word, column))
         for sentence in worth_showing(word)[:neighbours]:
-            place = place_of(sentence, several)
+            place = place_of(sentence, stores)
             target = marked(sentence.target, sentence.marks, console.width - INDENT)
             for line in pair_lines(f"{sentence.support:4.0%}", sentence.source, target, place, console.width):
                 console.print(line, no_wrap=True, crop=True)
@@ -41,14 +45,13 @@ def worth_showing(word: ExplainedWord) -> list[MemorySentence]:
 def show_tokens(explanation: Explanation, console: Console, *, neighbours: int = 2) -> None:
     """Each step as the paper's analysis shows it: the token, the neighbours, and what they say together."""
     show_head(explanation, console)
-    console.print(Text("Each token, its probabilities, and its neighbours: weight, source, place and squared"))
-    console.print(Text("distance d, and the target up to the neighbour's own token; then the kNN distribution."))
+    console.print(Text(TOKENS))
     longest = max((cell_len(name_of(token)) for token in explanation.tokens), default=0)
-    several = explanation.stores > 1
+    stores = explanation.store_names
     for token in explanation.tokens:
         console.print(token_line(token, longest))
         for neighbour in token.neighbours[:neighbours]:
-            place = f"{place_of(neighbour, several)}  d {neighbour.distance:5.1f}"
+            place = f"{place_of(neighbour, stores)}  d {neighbour.distance:5.1f}"
             target = prefix_and_token(neighbour, token, console.width - INDENT)
             for line in pair_lines(f"{neighbour.weight:.2f}", neighbour.source, target, place, console.width):
                 console.print(line, no_wrap=True, crop=True)
@@ -99,7 +102,7 @@ def distribution_line(token: ExplainedToken, most: int = 4) -> Text:
     for neighbour in token.neighbours:
         masses[neighbour.token] += neighbour.weight
         names.setdefault(neighbour.token, name_of(neighbour))
-    line = Text("   kNN", style="dim")
+    line = Text().append("   kNN", style="dim")
     for name in sorted(masses, key=lambda name: -masses[name])[:most]:
         line.append("  ").append(names[name], style=CHOSEN if name == token.token else "bold")
         line.append(f" {masses[name]:.2f}")
@@ -119,30 +122,30 @@ def pair_lines(mass: str, source: str, target: Text, place: str, width: int) -> 
         yield Text(" " * INDENT).append(cropped(place, width - INDENT), style="dim")
 
 
-def place_of(found: MemorySentence | Neighbour, several: bool) -> str:
+def place_of(found: MemorySentence | Neighbour, stores: Mapping[str, str]) -> str:
     """`memory:94`, and before it the store's name where there are several."""
-    return f"{Path(found.store).name}/" * several + f"{found.corpus}:{found.segment}"
+    return f"{stores[found.store]}{found.corpus}:{found.segment}"
 
 
 def marked(text: str, marks: Sequence[Span], width: int) -> Text:
-    """A sentence with its marked words in brackets, cut to the width around the first of them."""
+    """A sentence with its marked words between «», cut to the width around the first of them."""
     line, done = Text(), 0
     for start, end in marks:
-        line.append(text[done:start]).append("[", style="dim")
-        line.append(text[start:end], style=CHOSEN).append("]", style="dim")
+        line.append(text[done:start]).append("«", style="dim")
+        line.append(text[start:end], style=CHOSEN).append("»", style="dim")
         done = end
     return around(line.append(text[done:]), marks[0][0] if marks else 0, width)
 
 
 def prefix_and_token(neighbour: Neighbour, token: ExplainedToken, width: int) -> Text:
-    """The target up to the neighbour's token, which is set apart by brackets, its end kept where there is no room."""
+    """The target up to the neighbour's token, which is set apart by «», its end kept where there is no room."""
     name = name_of(neighbour).removeprefix(SPACE) or SPACE
     gap = " " if neighbour.text[:1].isspace() or not neighbour.text else ""
     room = max(1, width - cell_len(name) - len(gap) - 2)
     prefix = neighbour.prefix.rstrip()
     line = Text(prefix if cell_len(prefix) <= room else "…" + ending(prefix, room - 1))
     style = CHOSEN if neighbour.token == token.token else "bold"
-    return line.append(gap).append("[", style="dim").append(name, style=style).append("]", style="dim")
+    return line.append(gap).append("«", style="dim").append(name, style=style).append("»", style="dim")
 
 
 def around(line: Text, middle: int, width: int) -> Text:

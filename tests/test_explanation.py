@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import Console
-from tiny_models import ARCHITECTURES, ENGLISH, GERMAN, tiny_model
+from tiny_models import ENGLISH, GERMAN, tiny_model
 
 from knnmt import Corpus, Explanation, Store, Translator, build_store
 from knnmt.batching import pad
@@ -26,7 +27,7 @@ from knnmt.explanation import ExplainedToken, Memory, Neighbour, explain_word, m
 from knnmt.explanation_page import page, write_page
 from knnmt.explanation_view import show_explanation, show_tokens
 from knnmt.retrieval import Neighbours
-from knnmt.words import label, widened, word_spans, words_of, written
+from knnmt.words import label
 
 SOURCE = "Brandgefahr! Laden Sie keinen Akku, dessen Gehäuse Risse oder Dellen aufweist."
 SCRIPT = '<script>alert("1 & 2")</script>'
@@ -92,7 +93,8 @@ def test_the_neighbours_are_those_that_beam_search_met(store: Store, other_store
     assert rules is not None
     with proposing(model.network, model.key_site, recorder, settings) as propose:  # type: ignore[arg-type]
         search = RecordedSearch(model, rules, propose)
-        tokens = search.run(*pad(model.encode_sources([SOURCE]), model.padding))[0]
+        search.run(*pad(model.encode_sources([SOURCE]), model.padding))
+    tokens = search.finished[0].best[0].tokens
     explained = translator.explain(SOURCE)
     assert explained.translation == model.decode(tokens)
     memory = Memory(model, recorder.retriever)
@@ -165,23 +167,21 @@ def test_each_of_two_stores_is_named(store: Store, other_store: Store) -> None:
         assert {(word.sentences[0].store, word.sentences[0].source) for word in words} == {(str(path), segment.source)}
 
 
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [(["a/store"], [""]), (["a/it", "a/law"], ["it/", "law/"]), (["a/store", "b/store"], ["a/store/", "b/store/"])],
+)
+def test_stores_are_told_apart(hostile: Explanation, paths: list[str], names: list[str]) -> None:
+    neighbours = [replace(hostile.tokens[1].neighbours[0], store=path) for path in paths]
+    explained = replace(hostile, tokens=[replace(hostile.tokens[1], neighbours=neighbours)])
+    assert explained.store_names == dict(zip(paths, names, strict=True))
+
+
 def test_nothing_to_explain(translator: Translator) -> None:
     empty = translator.explain("  ")
     assert (empty.translation, empty.words, empty.tokens) == ("", [], [])
     assert "</html>" in page(empty)
     assert shown(empty, 80)
-
-
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_words_of_every_kind_of_tokenizer(name: str) -> None:
-    model = tiny_model(name)
-    for text, ids in zip(ENGLISH, model.encode_targets(ENGLISH), strict=True):
-        ends = written(model, ids, text)
-        words = words_of(text, ends)
-        assert [text[start:end] for start, end in word_spans(text, words, ends)] == text.split()
-        assert [position for word in words for position in word] == list(range(len(ids) - 1))
-        labels = [label(model.token_text(token), text[ends[at] : ends[at + 1]]) for at, token in enumerate(ids[:-1])]
-        assert not any(mark in "".join(labels) for mark in ("▁", "Ġ", "</w>"))
 
 
 @pytest.mark.parametrize("name", ["bart", "fsmt", "nllb", "t5"])
@@ -198,59 +198,6 @@ def test_explanations_of_other_models(name: str, tmp_path: Path) -> None:
     assert {word.sentences[0].source for word in explained.words} == {GERMAN[1]}
     assert not explained.cut
     assert translator.explain("Haus " * 600).cut
-
-
-class Letters:
-    """A model whose tokens are bytes, written one by one as UTF-8."""
-
-    def decode(self, tokens: list[int]) -> str:
-        return bytes(tokens).decode("utf-8", errors="replace").strip()
-
-
-# Text, the lengths of its tokens in bytes, and the words that they make.
-GROUPED = [
-    ("plain", "an e-bike is", [2, 1, 2, 5, 3], [["an"], ["e-bike"], ["is"]]),
-    ("lone spaces", "an  e", [2, 1, 1, 1], [["an"], ["e"]]),
-    ("token over two words", "to do it", [2, 3, 3], [["to"], ["do"], ["it"]]),
-    ("bytes of a character", "für", [1, 1, 1, 1], [["für"]]),
-    ("Chinese", "电池组。", [6, 3, 3], [["电池"], ["组"], ["。"]]),
-    ("Chinese in bytes", "电池", [1, 1, 1, 3], [["电"], ["池"]]),
-    ("Chinese and Latin", "USB接口 A", [1, 2, 6, 2], [["USB"], ["接口"], ["A"]]),
-    ("two words in one token", "of the bike", [6, 5], [["of the"], ["bike"]]),
-]
-
-
-@pytest.mark.parametrize(("text", "lengths", "words"), [row[1:] for row in GROUPED], ids=[row[0] for row in GROUPED])
-def test_grouping(text: str, lengths: list[int], words: list[list[str]]) -> None:
-    data, ends = text.encode(), [0]
-    for position in np.cumsum(lengths):
-        whole = Letters().decode(list(data[:position]))
-        ends.append(max(ends[-1], len(whole) if text.startswith(whole) else len(whole.rstrip("\ufffd"))))
-    groups = words_of(text, ends)
-    assert [[text[start:end]] for start, end in word_spans(text, groups, ends)] == words
-
-
-def test_characters_written_in_bytes_are_found() -> None:
-    assert written(Letters(), list("für".encode()), "für") == [0, 1, 1, 2, 3]  # type: ignore[arg-type]
-
-
-def test_text_that_normalisation_changed_is_still_matched() -> None:
-    ends = written(Letters(), list(b"5 mm bolt"), "5 ㎜ bolt")  # type: ignore[arg-type]
-    assert ends == [0, 1, 1, 2, 3, 3, 5, 6, 7, 8]
-
-
-@pytest.mark.parametrize(
-    ("text", "span", "wide"),
-    [
-        ("a battery, flat", (4, 6), "battery"),
-        ("the pack", (3, 3), "pack"),
-        ("flat.", (4, 5), "."),
-        ("电池组", (1, 2), "池"),
-    ],
-)
-def test_a_part_of_a_word_is_widened_to_all_of_it(text: str, span: tuple[int, int], wide: str) -> None:
-    start, end = widened(text, *span)
-    assert text[start:end] == wide
 
 
 def test_faint_places_are_not_marked() -> None:
@@ -275,14 +222,6 @@ def test_shares(by_model: float, by_neighbours: float, weight: float, share: flo
     assert share_of_memory(by_model, by_neighbours, weight) == pytest.approx(share)
 
 
-@pytest.mark.parametrize(
-    ("token", "text", "seen"),
-    [("▁bolt", " bolt", "␣bolt"), ("ts", "ts", "ts"), ("▁", "", "␣"), ("</s>", "", "</s>"), ("Ã¼", "ü", "ü")],
-)
-def test_labels(token: str, text: str, seen: str) -> None:
-    assert label(token, text) == seen
-
-
 def shown(explanation: Explanation, width: int, show: Callable[..., None] = show_explanation, **options: int) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     show(explanation, console, **options)
@@ -305,7 +244,7 @@ def test_the_view_of_words(hostile: Explanation) -> None:
         '<script>alert("1 & 2")</script>  ░░░░░░░░░░   0%',
         "bolt                             █████████░  91%",
         '   68%  <script>alert("1 & 2")</script>                              <one>/a&b:3',
-        '     →  <script>alert("1 & 2")</script> [bolt]]',
+        '     →  <script>alert("1 & 2")</script> «bolt»]',
     ]
 
 
@@ -321,7 +260,7 @@ def test_the_view_of_tokens_has_the_papers_form(store: Store) -> None:
         assert f"mixed {token.probability:.2f}" in head
         assert len(rows) == 16
         assert rows[0].startswith(f"  {token.neighbours[0].weight:.2f}  {token.neighbours[0].source[:20]}")
-        assert rows[1].endswith("]")
+        assert rows[1].endswith("»")
         assert f"{label(token.token, token.neighbours[0].text)} {token.neighbour_probability:.2f}" in distribution
 
 
