@@ -16,7 +16,7 @@ SLIGHT = 0.01  # if they have at least this part
 END = "end of sentence"
 TOKENS = (
     "Each token’s probability under the model alone, under its nearest neighbours alone, and mixed. Below it, the "
-    "neighbours with their weight: the sentence up to the neighbour’s own token was the most alike."
+    "neighbours with their weight: places in the memory that were like this one. What is marked followed there."
 )
 
 
