@@ -6,7 +6,7 @@ best few continuations of each beam are scored; neighbours are mixed in at their
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers.modeling_outputs import BaseModelOutput
@@ -32,10 +32,23 @@ FOREIGN_RULES = {
     "force_words_ids": (None,),
     "penalty_alpha": (None,),
     "remove_invalid_values": (None, False),
+    "diversity_penalty": (None, 0.0),
+    "max_time": (None,),
+    "num_return_sequences": (None, 1),
+    "stop_strings": (None,),
+    "watermarking_config": (None,),
 }
 
-# Given the step's logits [rows, vocabulary], the best continuations: scores and tokens, both [rows, most], best first.
-Propose = Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
+
+class Proposal(NamedTuple):
+    """The best continuations of each row, best first, as logarithms of probabilities."""
+
+    scores: torch.Tensor  # [rows, most]
+    tokens: torch.Tensor  # [rows, most]
+    discount: torch.Tensor  # [rows, 1]: logit + discount is the score of any token that no neighbour speaks for
+
+
+Propose = Callable[[torch.Tensor, int], Proposal]  # from the step's logits [rows, vocabulary], and how many are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +61,17 @@ class BeamRules:
     end: int
     forced_end: int | None
     banned: tuple[int, ...]
+    renormalize: bool  # whether what banned tokens had is given to the others
     length_penalty: float
     early_stopping: bool | str
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A finished translation and its score: log-probability, divided by length as the length penalty says."""
+    """A finished translation, its log-probability, and its score: that divided by length as the penalty says."""
 
     score: float
+    total: float
     tokens: list[int]
 
 
@@ -69,20 +84,27 @@ def rules_of(model: TranslationModel, beam: int) -> BeamRules | None:
         return None
     return BeamRules(
         beam=beam,
-        max_length=settings.max_length or 20,
+        max_length=longest_output(model),
         min_length=settings.min_length or 0,
         end=model.end_token,
         forced_end=settings.forced_eos_token_id,
         banned=tuple({word[0] for word in bad_words} | set(settings.suppress_tokens or [])),
+        renormalize=bool(getattr(settings, "renormalize_logits", None)),
         length_penalty=1.0 if settings.length_penalty is None else settings.length_penalty,
         early_stopping=settings.early_stopping or False,
     )
 
 
-def propose_plainly(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The model's own best continuations, as logarithms of probabilities."""
+def longest_output(model: TranslationModel) -> int:
+    """The model's own limit of output tokens, the start token included; where it names none, all its positions."""
+    return int(model.network.generation_config.max_length or model.positions)
+
+
+def propose_plainly(logits: torch.Tensor, most: int) -> Proposal:
+    """The model's own best continuations."""
     scores, tokens = logits.topk(most, dim=-1)
-    return scores - logits.logsumexp(dim=-1, keepdim=True), tokens
+    discount = -logits.logsumexp(dim=-1, keepdim=True)
+    return Proposal(scores + discount, tokens, discount)
 
 
 class Finished:
@@ -93,7 +115,7 @@ class Finished:
         self.best: list[Hypothesis] = []
 
     def add(self, total: float, tokens: list[int], length: int) -> None:
-        self.best.append(Hypothesis(total / length**self.rules.length_penalty, tokens))
+        self.best.append(Hypothesis(total / length**self.rules.length_penalty, total, tokens))
         self.best.sort(key=lambda hypothesis: -hypothesis.score)
         del self.best[self.rules.beam :]
 
@@ -118,16 +140,16 @@ class BeamSearch:
         self.propose = propose
 
     @torch.inference_mode()
-    def run(self, ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
-        """The best output of each source, as tokens after the decoder's prefix; ids and mask are [sentences, time]."""
+    def run(self, ids: torch.Tensor, mask: torch.Tensor) -> list[Hypothesis]:
+        """The best output of each source, its tokens after the decoder's prefix; ids and mask are [sentences, time]."""
         self.cache: Any = None
         self.finished = [Finished(self.rules) for _ in ids]
-        self.active = torch.arange(len(ids))  # numbers of the sentences still running
+        self.active = torch.arange(len(ids), device=ids.device)  # numbers of the sentences still running
         self._first_step(ids, mask)
         while len(self.active):
             logits = self._forward(self.last[:, None])
             self._advance(logits.reshape(len(self.active), self.rules.beam, -1))
-        return [finished.best[0].tokens for finished in self.finished]
+        return [finished.best[0] for finished in self.finished]
 
     def _first_step(self, ids: torch.Tensor, mask: torch.Tensor) -> None:
         """All beams of a sentence are alike at first: run one row a sentence, then make the others of it."""
@@ -135,7 +157,7 @@ class BeamSearch:
         self.mask = mask
         self.states = self.model.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
         self.sequences = prefix[:, None, :]  # [sentences, beams, time]
-        self.scores = torch.zeros(len(ids), 1)  # [sentences, beams]
+        self.scores = torch.zeros(len(ids), 1, device=ids.device)  # [sentences, beams]
         logits = self._forward(prefix)
         beam = self.rules.beam
         self.cache.batch_repeat_interleave(beam)
@@ -183,16 +205,24 @@ class BeamSearch:
         """The best continuations of each row that the rules allow."""
         length = self.sequences.shape[-1]
         if self.rules.forced_end is not None and length == self.rules.max_length - 1:
-            tokens = torch.full((len(logits), most), self.rules.forced_end)
-            scores = torch.full((len(logits), most), -torch.inf)
-            scores[:, 0] = 0.0
-            return scores, tokens
+            return self._forced(len(logits), most, self.rules.forced_end)
         banned = [*self.rules.banned, *([self.rules.end] if length < self.rules.min_length else [])]
-        scores, tokens = self.propose(logits.float(), most + len(banned))
+        proposal = self.propose(logits.float(), min(most + len(banned), logits.shape[-1]))
+        scores, tokens = proposal.scores, proposal.tokens
+        if banned and self.rules.renormalize:
+            lost = (logits[:, banned].float() + proposal.discount).exp().sum(dim=-1, keepdim=True)
+            scores = scores - torch.log1p(-lost)
         for token in banned:
             scores = scores.masked_fill(tokens == token, -torch.inf)
-        scores, order = scores.topk(most, dim=-1)
+        scores, order = scores.topk(min(most, scores.shape[-1]), dim=-1)
         return scores, tokens.gather(1, order)
+
+    def _forced(self, rows: int, most: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """One token and no other."""
+        tokens = torch.full((rows, most), token, device=self.scores.device)
+        scores = torch.full((rows, most), -torch.inf, device=self.scores.device)
+        scores[:, 0] = 0.0
+        return scores, tokens
 
     def _set_aside(
         self, scores: torch.Tensor, parents: torch.Tensor, tokens: torch.Tensor, ended: torch.Tensor
@@ -210,18 +240,18 @@ class BeamSearch:
             length >= self.rules.max_length or self.finished[sentence].cannot_improve(best, length - 1)
             for sentence, best in zip(self.active.tolist(), self.scores[:, 0].tolist(), strict=True)
         ]
-        stay = torch.tensor([row for row, over in enumerate(done) if not over], dtype=torch.long)
-        beam = self.rules.beam
-        rows = (torch.arange(len(done))[:, None] * beam + parents)[stay].reshape(-1)
+        device, beam = parents.device, self.rules.beam
+        stay = torch.tensor([row for row, over in enumerate(done) if not over], dtype=torch.long, device=device)
+        rows = (torch.arange(len(done), device=device)[:, None] * beam + parents)[stay].reshape(-1)
         if len(stay) < len(done):
             self._select_sentences(stay)
-        if len(rows) and not torch.equal(rows, torch.arange(len(done) * beam)):
+        if len(rows) and not torch.equal(rows, torch.arange(len(done) * beam, device=device)):
             self.cache.self_attention_cache.reorder_cache(rows)
         self.last = self.sequences[:, :, -1].reshape(-1)
 
     def _select_sentences(self, stay: torch.Tensor) -> None:
         beam = self.rules.beam
-        rows = (stay[:, None] * beam + torch.arange(beam)).reshape(-1)
+        rows = (stay[:, None] * beam + torch.arange(beam, device=stay.device)).reshape(-1)
         self.active, self.scores, self.sequences = self.active[stay], self.scores[stay], self.sequences[stay]
         self.mask, self.states = self.mask[rows], self.states[rows]
         for layer in self.cache.cross_attention_cache.layers:

@@ -18,7 +18,7 @@ import torch
 from knnmt.batching import batches_by_tokens
 from knnmt.corpus import Corpus, Segment, Skipped, read_segments, survey
 from knnmt.errors import CorpusError, SettingsError, StoreError
-from knnmt.files import rename_durably, write_json
+from knnmt.files import rename_durably, sha256_of, write_json
 from knnmt.index import build_index, make_index
 from knnmt.keys import teacher_forced_keys
 from knnmt.model import TranslationModel
@@ -68,12 +68,18 @@ def build_store(
     settings = settings or BuildSettings()
     path = Path(path)
     check_place(path, settings.resume)
-    if is_complete(path):
-        return Store.open(path)
     if settings.index is not None:
         make_index(settings.index, model.dimension)
     total = survey(corpora, limit=settings.limit)
     prepare_folder(path, plan_of(model, corpora, settings), settings.resume)
+    if not (path / MANIFEST).is_file():
+        finish(path, model, corpora, total, settings)
+    (path / BUILDING).unlink()  # the last step: a build killed just before has nothing else left to do
+    return Store.open(path)
+
+
+def finish(path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings) -> None:
+    """Write what is not there yet: parts, index, manifest."""
     parts, skipped = write_parts(path, model, corpora, total, settings)
     index = write_index(path, parts, settings)
     manifest = Manifest(
@@ -88,16 +94,6 @@ def build_store(
         knnmt=__version__,
     )
     write_json(path / MANIFEST, manifest.to_json())
-    (path / BUILDING).unlink()
-    return Store.open(path)
-
-
-def is_complete(path: Path) -> bool:
-    """Whether a build was killed between its last two steps: all is written, only the mark of a build is left."""
-    if not ((path / MANIFEST).is_file() and (path / BUILDING).is_file()):
-        return False
-    (path / BUILDING).unlink()
-    return True
 
 
 def check_place(path: Path, resume: bool) -> None:
@@ -107,7 +103,7 @@ def check_place(path: Path, resume: bool) -> None:
     if (path / BUILDING).is_file():
         if not resume:
             raise StoreError(f"{path}: holds an unfinished build; go on with --resume or remove it first")
-    elif path.is_dir() and any(path.iterdir()):
+    elif path.is_dir() and any(file.name != f".{BUILDING}.partial" for file in path.iterdir()):
         raise StoreError(f"{path}: the folder is not empty; choose another place")
     elif path.exists() and not path.is_dir():
         raise StoreError(f"{path}: a file, not a folder; choose another place")
@@ -127,14 +123,17 @@ def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildS
         "model": model.fingerprint,
         "key_site": model.key_site.path,
         "languages": [model.source_lang, model.target_lang],
-        "corpora": [corpus_record(corpus) | {"bytes": file_sizes(corpus)} for corpus in corpora],
+        "source_prefix": model.source_prefix,
+        "corpora": [content_of(corpus) for corpus in corpora],
         "limit": settings.limit,
+        "batch_tokens": settings.batch_tokens,
         "part_entries": settings.part_entries,
     }
 
 
-def file_sizes(corpus: Corpus) -> list[int]:
-    return [path.stat().st_size for path in corpus.paths]
+def content_of(corpus: Corpus) -> dict[str, Any]:
+    checksums = [sha256_of(path) for path in corpus.paths]
+    return corpus_record(corpus) | {"languages": list(corpus.languages), "sha256": checksums}
 
 
 def corpus_record(corpus: Corpus) -> dict[str, Any]:
@@ -145,16 +144,24 @@ def prepare_folder(path: Path, plan: dict[str, Any], resume: bool) -> None:
     """Begin, or make sure that what was begun is the same build."""
     begun = path / BUILDING
     if resume and begun.is_file():
-        before = json.loads(begun.read_text(encoding="utf-8"))
+        before = read_plan(begun)
         changed = [name for name, value in plan.items() if before.get(name) != value]
         if changed:
             raise StoreError(f"{path}: --resume needs the same build as before, but {', '.join(changed)} changed")
         return
     try:
-        (path / PARTS).mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         write_json(begun, plan)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({(error.strerror or str(error)).lower()})") from error
+
+
+def read_plan(file: Path) -> dict[str, Any]:
+    try:
+        plan: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return plan | {}
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{file}: damaged; remove the folder and build again") from error
 
 
 def write_parts(
@@ -176,6 +183,7 @@ def write_parts(
             write_keys(writer, model, settings.batch_tokens, advance)
             parts.append(writer.finish(consumed=consumed, skipped=dict(overlong.counts)))
     if not parts:
+        (path / BUILDING).unlink()  # nothing was made, so nothing stands in the way of a better call
         names = ", ".join(str(file) for corpus in corpora for file in corpus.paths)
         raise CorpusError(f"{names}: no pair is short enough for the model ({overlong})")
     return parts, Skipped(empty.counts | overlong.counts)

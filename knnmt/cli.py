@@ -4,13 +4,17 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from knnmt.errors import CorpusError, KnnmtError, SettingsError
 from knnmt.version import __version__
+
+if TYPE_CHECKING:
+    from knnmt.corpus import Corpus
+    from knnmt.translator import Translation, Translator
 
 WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # every error that the option parser raises
 
@@ -24,8 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
-output = Console(highlight=False)
+errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+output = Console(highlight=False, markup=False, emoji=False)
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The datastore's folder.")]
 StoresOption = Annotated[list[Path] | None, typer.Option("--store", help="A datastore; may be given several times.")]
@@ -49,8 +53,10 @@ Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N
 
 def main() -> None:
     """Run a command. Exit code 0: done; 2: a wrong call or bad input, one line on stderr; 1: a fault of knnmt."""
+    if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8")  # as the input is read, whatever the locale
     try:
-        code = app(standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except KnnmtError as error:
         code = fail(str(error))
     except WRONG_CALL as error:
@@ -70,7 +76,7 @@ def main() -> None:
 
 def fail(message: str) -> int:
     """One line on stderr; the exit code of bad input."""
-    errors.print(f"knnmt: {' '.join(message.split())}", markup=False)
+    errors.print(f"knnmt: {' '.join(message.split())}")
     return 2
 
 
@@ -147,7 +153,7 @@ def corpus_files(
 
 def corpora_of(
     files: list[tuple[Path, Path | None]], languages: tuple[str | None, str | None], name: str | None
-) -> list[Any]:
+) -> "list[Corpus]":
     from knnmt.corpus import Corpus
 
     return [Corpus(source, target, languages, name or "") for source, target in files]
@@ -159,18 +165,26 @@ def make_translator(
     *,
     source_lang: str | None = None,
     target_lang: str | None = None,
-    **settings: Any,
-) -> Any:
-    """A translator of stores, or of the base model alone."""
+    beam: int | None = None,
+    **retrieval: Any,
+) -> "Translator":
+    """A translator of stores, or of the base model alone; a flag that would have no effect is an error."""
     from knnmt.translator import Translator
 
     if stores:
-        return Translator.from_store(stores, model=model, **settings)
+        refuse({"source_lang": source_lang, "target_lang": target_lang}, "a store knows its own; leave it out")
+        return Translator.from_store(stores, model=model, beam=beam, **retrieval)
     if model is None:
         raise SettingsError("--store or --model is missing")
-    beam = settings["beam"]
-    beam = 5 if beam is None else beam
-    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, beam=beam)
+    refuse(retrieval, "only with --store; the model alone retrieves nothing")
+    chosen = {} if beam is None else {"beam": beam}
+    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, **chosen)
+
+
+def refuse(given: dict[str, Any], reason: str) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise SettingsError(f"--{name.replace('_', '-')} {value}: {reason}")
 
 
 @app.command()
@@ -200,25 +214,34 @@ def translate(
         beam=beam,
         nprobe=nprobe,
     )
+    if sys.stdin is None:
+        raise SettingsError("standard input is closed; it is what would be translated")
     first = 1
     for lines in line_blocks(sys.stdin.buffer):
         for number, translation in enumerate(translator.translations(lines), start=first):
-            if translation.cut:
-                errors.print(f"knnmt: line {number}: too long for the model; its end was not translated")
-            print(as_record(translator, translation) if as_json else translation.text)
+            warn_of_cuts(translation, f"line {number}")
+            print(as_record(translation) if as_json else translation.text)
         sys.stdout.flush()
         first += len(lines)
 
 
-def as_record(translator: Any, translation: Any) -> str:
+def warn_of_cuts(translation: "Translation", place: str) -> None:
+    """Nothing is cut silently."""
+    if translation.cut:
+        errors.print(f"knnmt: {place}: too long for the model; its end was not translated")
+    if translation.unfinished:
+        errors.print(f"knnmt: {place}: the translation reached the model's longest output and may lack its end")
+
+
+def as_record(translation: "Translation") -> str:
     """One line of `translate --json`."""
-    score = translator.score(translation)
+    tokens = len(translation.tokens)
     record = {
         "source": translation.source,
         "translation": translation.text,
-        "score": round(score, 4),
-        "score_per_token": round(score / max(1, len(translation.tokens)), 4),
-        "tokens": len(translation.tokens),
+        "score": round(translation.log_probability, 4),
+        "score_per_token": round(translation.log_probability / max(1, tokens), 4),
+        "tokens": tokens,
     }
     return json.dumps(record, ensure_ascii=False)
 
@@ -256,7 +279,7 @@ def evaluate(
         beam=beam,
         nprobe=nprobe,
     )
-    evaluation = evaluate_translator(translator, sources, references)
+    evaluation = evaluate_translator(translator, sources, references, show_progress=sys.stderr.isatty())
     if as_json:
         print_json(evaluation.to_json())
     else:
@@ -330,7 +353,7 @@ def explain(
         errors.print("knnmt: the sentence is too long for the model; its end was not translated")
     if html is not None:
         write_page(explanation, html)
-        errors.print(f"{html}: written; open it in a browser", markup=False)
+        errors.print(f"{html}: written; open it in a browser")
     if as_json:
         print_json(explanation.to_json())
     elif html is None:
@@ -360,7 +383,7 @@ def verify(store: StoreArgument) -> None:
     opened = Store.open(store)
     problems = list(problems_of(opened))
     for problem in problems:
-        errors.print(f"knnmt: {problem}", markup=False)
+        errors.print(f"knnmt: {problem}")
     if problems:
         raise typer.Exit(2)
     output.print(f"{store}: {opened.entries:,} entries in {len(opened.manifest.parts)} parts, all as written")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from knnmt.beam import Propose, propose_plainly
+from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
 from knnmt.mixing import mix, mix_best, neighbour_weights
@@ -31,7 +31,7 @@ class SearchSettings:
         if self.k < 1:
             raise SettingsError(f"--k {self.k}: must be at least 1")
         if not 0 < self.temperature < math.inf:
-            raise SettingsError(f"--temperature {self.temperature:g}: must be a number above 0")
+            raise SettingsError(f"--temperature {self.temperature:g}: must be above 0")
         if not 0 <= self.weight <= 1:
             raise SettingsError(f"--weight {self.weight:g}: must be between 0 and 1")
         if self.beam < 1:
@@ -88,8 +88,8 @@ def proposing(network: Any, site: KeySite, retriever: Retriever | None, settings
         return
     with catching_keys(network, site) as catch:
 
-        def propose(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
+        def propose(logits: torch.Tensor, most: int) -> Proposal:
             tokens, weights = retrieve(catch.keys[:, -1:], retriever, settings)
-            return mix_best(logits, tokens, weights, settings.weight, most)
+            return Proposal(*mix_best(logits, tokens, weights, settings.weight, most))
 
         yield propose

@@ -23,7 +23,11 @@ class ExactSearch:
     def search(self, queries: Keys, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Squared distances and entries of the k nearest, both [queries, k], nearest first."""
         asked = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32))
-        return nearest(asked, zip(torch.split(self.keys, BLOCK), torch.split(self.norms, BLOCK), strict=True), k)
+        blocks = zip(torch.split(self.keys, BLOCK), torch.split(self.norms, BLOCK), strict=True)
+        entries = torch.from_numpy(nearest(asked, blocks, k)[1])
+        exact = (self.keys[entries] - asked[:, None, :]).square().sum(dim=-1)  # free of the norms' rounding
+        distances, order = exact.sort(dim=-1, stable=True)
+        return distances.numpy(), entries.gather(1, order).numpy()
 
 
 def nearest(

@@ -184,7 +184,7 @@ def trace(
 def states(model: TranslationModel, source: str, tokens: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits [tokens, vocabulary] and keys [tokens, dimension] at the translation's positions."""
     first = len(model.decoder_prefix) - 1
-    source_ids = model.encode_sources([source])[0][: model.positions]
+    source_ids = model.fitting_sources([source])[0][0]
     with catching_keys(model.network, model.key_site) as catch:
         output = model.network(**model.teacher_forcing([source_ids], [tokens]), use_cache=False)
     return output.logits[0, first:].float().cpu(), catch.keys[0, first:].float().cpu()

@@ -38,7 +38,7 @@ def automatic_factory(entries: int, dimension: int) -> str:
     """Exact while that is quick; then the paper's IVF-PQ, with clusters that grow with the store."""
     if entries <= EXACT_ENTRIES:
         return "Flat"
-    clusters = 2 ** round(math.log2(4 * math.sqrt(entries)))
+    clusters = 2 ** round(math.log2(2 * math.sqrt(entries)))
     return f"IVF{clusters},PQ{code_bytes(dimension)}"
 
 
@@ -98,11 +98,10 @@ def take(keys: list[Array], entries: NDArray[np.int64]) -> Keys:
     """The keys of some entries, given in ascending order, in single precision."""
     firsts = starts([len(part) for part in keys])
     bounds = np.searchsorted(entries, [*firsts, np.iinfo(np.int64).max])
-    rows = [
-        part[entries[low:high] - first]
-        for part, first, low, high in zip(keys, firsts, bounds[:-1], bounds[1:], strict=True)
-    ]
-    return np.concatenate(rows).astype(np.float32)
+    rows = np.empty((len(entries), keys[0].shape[1]), np.float32)
+    for part, first, low, high in zip(keys, firsts, bounds[:-1], bounds[1:], strict=True):
+        rows[low:high] = part[entries[low:high] - first]
+    return rows
 
 
 def blocks(keys: list[Array]) -> Iterator[Keys]:

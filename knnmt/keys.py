@@ -5,10 +5,12 @@ It is caught by a hook, so that the model itself stays as it is.
 """
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -77,6 +79,14 @@ def step_into(module: Any, name: str) -> Any:
     if name == "decoder" and not hasattr(module, name):
         return module.get_decoder()
     return getattr(module, name)
+
+
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+
+
+def lock_of(network: nn.Module) -> threading.RLock:
+    """Held by whoever runs the network: hooks see every forward pass, so that threads must take turns."""
+    return _LOCKS.setdefault(network, threading.RLock())
 
 
 class KeyReached(Exception):  # noqa: N818 - not an error: it ends a forward pass that has given what was wanted

@@ -24,40 +24,45 @@ def token_masses(tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     return torch.einsum("njk,nk->nj", same.to(weights.dtype), weights)
 
 
+def shares(tokens: torch.Tensor, weights: torch.Tensor, weight: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logarithms of what the model keeps, [n, 1], and of what each neighbour's token gets, [n, k]."""
+    found = weights.sum(dim=-1, keepdim=True) > 0.5  # a row's weights sum to 1, or to 0 where it has no neighbour
+    share = torch.where(found, weight, 0.0)
+    smallest = torch.finfo(torch.float32).tiny  # keeps the logarithm finite, so that beams can be compared
+    added = share * token_masses(tokens, weights)
+    return torch.log((1.0 - share).clamp_min(smallest)), torch.log(added.clamp_min(smallest))
+
+
 def mix(logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: float) -> torch.Tensor:
     """Logarithms of the mixed distribution, [n, vocabulary].
 
     `logits` [n, vocabulary] are the model's; `tokens` and `weights` [n, k] are the neighbours'. Where a row has no
     neighbour, the model stands alone.
     """
-    found = weights.sum(dim=-1, keepdim=True) > 0.5  # [n, 1]: a row's weights sum to 1 or to 0
-    share = torch.where(found, weight, 0.0)
-    smallest = torch.finfo(torch.float32).tiny  # keeps the logarithm finite, so that beams can be compared
-    mixed = torch.log_softmax(logits.float(), dim=-1) + torch.log((1.0 - share).clamp_min(smallest))
-    added = torch.log((share * token_masses(tokens, weights)).clamp_min(smallest))  # [n, k]
+    kept, added = shares(tokens, weights, weight)
+    mixed = torch.log_softmax(logits.float(), dim=-1) + kept
     return mixed.scatter(-1, tokens, torch.logaddexp(mixed.gather(-1, tokens), added))
 
 
 def mix_best(
     logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: float, most: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The best of `mix`, scores and tokens [n, most], without computing the rest.
+
+    The third, [n, 1], is what the logit of a token that is nobody's neighbour lacks to its score.
 
     A token that is nobody's neighbour keeps its rank among its like. So the best of the mixture are among the model's
     best and the neighbours' tokens.
     """
-    found = weights.sum(dim=-1, keepdim=True) > 0.5
-    share = torch.where(found, weight, 0.0)
-    smallest = torch.finfo(torch.float32).tiny
-    discount = torch.log((1.0 - share).clamp_min(smallest)) - logits.logsumexp(dim=-1, keepdim=True)  # [n, 1]
+    kept, added = shares(tokens, weights, weight)
+    discount = kept - logits.logsumexp(dim=-1, keepdim=True)  # [n, 1]
     best, best_tokens = logits.topk(most, dim=-1)
-    added = torch.log((share * token_masses(tokens, weights)).clamp_min(smallest))
     mixed = torch.logaddexp(logits.gather(-1, tokens) + discount, added)  # [n, k]
     mixed = mixed.masked_fill(repeated(tokens), -torch.inf)
     among_neighbours = (best_tokens[:, :, None] == tokens[:, None, :]).any(dim=-1)  # [n, most]
     plain = (best + discount).masked_fill(among_neighbours, -torch.inf)
     scores, at = torch.cat([mixed, plain], dim=-1).topk(most, dim=-1)
-    return scores, torch.cat([tokens, best_tokens], dim=-1).gather(-1, at)
+    return scores, torch.cat([tokens, best_tokens], dim=-1).gather(-1, at), discount
 
 
 def repeated(tokens: torch.Tensor) -> torch.Tensor:

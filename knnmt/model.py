@@ -20,6 +20,7 @@ from knnmt.keys import KeySite, key_site_of, module_at
 from knnmt.languages import model_code, three_letters
 
 BUILTIN = "builtin:"
+PLAIN_TEXT = {"split_special_tokens": True}  # a text that says "</s>" means those four characters, not the end
 HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 DEFAULT_POSITIONS = 512  # for models with relative positions, which have no limit of their own
 COMPUTED_WEIGHTS = ("embed_positions.weight", "final_logits_bias")  # the model makes them where a file has none
@@ -61,16 +62,29 @@ class TranslationModel:
         """The longest sequence that the model can take."""
         return int(getattr(self.network.config, "max_position_embeddings", None) or DEFAULT_POSITIONS)
 
-    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = self.tokenizer([self.source_prefix + text for text in texts])
+    def encode_sources(self, texts: Sequence[str], *, longest: int | None = None) -> list[list[int]]:
+        """Tokens with whatever the model wants around them; with `longest`, cut inside that frame."""
+        if not texts:
+            return []
+        cutting = {} if longest is None else {"truncation": True, "max_length": longest}
+        encoded = self.tokenizer([self.source_prefix + text for text in texts], **PLAIN_TEXT, **cutting)
         return [list(ids) for ids in encoded["input_ids"]]
+
+    def fitting_sources(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
+        """Tokens that the model has room for, and which texts had to be cut for that."""
+        sources = self.encode_sources(texts)
+        cut = [len(source) > self.positions for source in sources]
+        for row, overlong in enumerate(cut):
+            if overlong:
+                sources[row] = self.encode_sources([texts[row]], longest=self.positions)[0]
+        return sources, cut
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of the text and the end token: what the decoder is to produce after `decoder_prefix`."""
         if self.target_tokenizer is self.tokenizer:
-            encoded = self.tokenizer(text_target=list(texts), add_special_tokens=False)
+            encoded = self.tokenizer(text_target=list(texts), add_special_tokens=False, **PLAIN_TEXT)
         else:
-            encoded = self.target_tokenizer(list(texts), add_special_tokens=False)
+            encoded = self.target_tokenizer(list(texts), add_special_tokens=False, **PLAIN_TEXT)
         return [[*ids, self.end_token] for ids in encoded["input_ids"]]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -244,6 +258,9 @@ def target_prefix(tokenizer: Any, target_lang: str | None) -> str:
     codes = getattr(tokenizer, "supported_language_codes", None) or []
     names = (target_lang, three_letters(target_lang or ""))
     wanted = [code for code in codes if code.strip("<>") in names]
+    if len(codes) > 1 and not wanted:
+        known = ", ".join(code.strip("<>") for code in codes[:8])
+        raise ModelError(f"--target-lang {target_lang}: the model translates into several languages: {known}, …")
     return f"{wanted[0]} " if wanted else ""
 
 

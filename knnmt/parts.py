@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as arrow
@@ -14,7 +13,7 @@ import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
 from knnmt.corpus import Segment
-from knnmt.errors import ModelError
+from knnmt.errors import ModelError, StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
 from knnmt.store import COLUMNS, PARTS, FileRecord, PartRecord, starts
 
@@ -114,5 +113,8 @@ def finished_parts(store: Path) -> list[PartRecord]:
 
 
 def read_part_record(folder: Path) -> PartRecord:
-    record: dict[str, Any] = json.loads((folder / PART_RECORD).read_text(encoding="utf-8"))
-    return PartRecord.from_json(record)
+    file = folder / PART_RECORD
+    try:
+        return PartRecord.from_json(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{file}: damaged; remove the folder and build again") from error

@@ -113,3 +113,7 @@ def check_same_model(stores: Sequence[Store]) -> None:
                 f"{store.path}: made with another model ({other.name}) than {stores[0].path} ({first.name}); "
                 "stores that are used together must be made with the same one"
             )
+        if other.target_lang != first.target_lang:
+            raise StoreError(
+                f"{store.path}: translates into {other.target_lang}, but {stores[0].path} into {first.target_lang}"
+            )

@@ -1,46 +1,64 @@
-"""Lines from a pipe in blocks: as many as are there, but never waiting for more than the first.
+"""Lines from a pipe in blocks: as many as are there, but hardly waiting for more than the first.
 
 A file is translated in large batches, and a person or program that sends one line and waits gets its answer.
 """
 
-import queue
-import threading
+import os
+import select
+import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from knnmt.errors import CorpusError
 
 BLOCK_LINES = 512
-PATIENCE = 0.05  # seconds to wait for the next line of a block: longer than a pipe takes, shorter than a person notices
+BLOCK_BYTES = 1 << 16
+PATIENCE = 0.05  # seconds that a block may wait for further lines: more than a pipe needs, less than a person notices
 
 
 def line_blocks(stream: BinaryIO, *, size: int = BLOCK_LINES) -> Iterator[list[str]]:
     """All lines of the stream, in order, without their line ends."""
-    lines: queue.Queue[bytes | None] = queue.Queue(maxsize=4 * size)
-    threading.Thread(target=read_into, args=(stream, lines), daemon=True).start()
     number = 0
-    while (line := lines.get()) is not None:
-        block = [line, *waiting_lines(lines, size - 1)]
+    for block in blocks_of(raw_lines(stream), size):
         yield [decode(line, number + row) for row, line in enumerate(block, start=1)]
         number += len(block)
 
 
-def read_into(stream: BinaryIO, lines: "queue.Queue[bytes | None]") -> None:
-    for line in stream:
-        lines.put(line)
-    lines.put(None)
+def blocks_of(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes]]:
+    """Lines gathered until a block is full or, at a None, nothing more is waiting."""
+    block: list[bytes] = []
+    for line in lines:
+        if line is not None:
+            block.append(line)
+        if block and (line is None or len(block) == size):
+            yield block
+            block = []
+    if block:
+        yield block
 
 
-def waiting_lines(lines: "queue.Queue[bytes | None]", most: int) -> Iterator[bytes]:
-    for _ in range(most):
-        try:
-            line = lines.get(timeout=PATIENCE)
-        except queue.Empty:
-            return
-        if line is None:
-            lines.put(None)
-            return
-        yield line
+def raw_lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Lines as they come, and None whenever no more have come for a moment."""
+    try:
+        source = stream.fileno()
+    except OSError:
+        yield from stream  # not a file of the system, so everything is there already
+        return
+    rest, deadline = b"", time.monotonic() + PATIENCE
+    while chunk := os.read(source, BLOCK_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+        if not more_within(source, deadline):
+            yield None
+            select.select([source], [], [])
+            deadline = time.monotonic() + PATIENCE
+    if rest:
+        yield rest
+
+
+def more_within(source: int, deadline: float) -> bool:
+    ready, _, _ = select.select([source], [], [], max(0.0, deadline - time.monotonic()))
+    return bool(ready)
 
 
 def decode(line: bytes, number: int) -> str:

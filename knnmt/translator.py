@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from knnmt.batching import batches_by_tokens, pad
-from knnmt.beam import BeamRules, BeamSearch, rules_of
+from knnmt.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
 from knnmt.decoding import SearchSettings, mixing_in, proposing
 from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
-from knnmt.keys import key_site_of
+from knnmt.keys import key_site_of, lock_of
 from knnmt.model import TranslationModel, fingerprint, load_model
 from knnmt.progress import Advance
 from knnmt.retrieval import Retriever
@@ -30,12 +30,17 @@ class Translation:
 
     source: str
     text: str
-    tokens: tuple[int, ...]  # the end token included; empty for an empty line
+    tokens: tuple[int, ...] = ()  # the end token included; empty for an empty line
+    log_probability: float = 0.0
     cut: bool = False  # the source was longer than the model can take, and its end was left out
+    unfinished: bool = False  # the translation reached the longest output that the model allows
 
 
 class Translator:
-    """Translates with a model and, where stores are given, with what they remember."""
+    """Translates with a model and, where stores are given, with what they remember.
+
+    Threads may share one: they take turns at the model.
+    """
 
     def __init__(
         self, translation_model: TranslationModel, retriever: Retriever | None, settings: SearchSettings
@@ -101,43 +106,54 @@ class Translator:
         if isinstance(texts, str):
             raise SettingsError("translate takes a list of texts; for one text, give a list of one")
         wanted = [position for position, text in enumerate(texts) if text.strip()]
-        sources = self.translation_model.encode_sources([texts[position] for position in wanted]) if wanted else []
+        sources, cut = self.translation_model.fitting_sources([texts[position] for position in wanted])
         done = {}
-        for row, tokens in self._decode(sources, batch_tokens):
-            done[wanted[row]] = self._translation(texts[wanted[row]], sources[row], tokens)
+        for row, output in self._decode(sources, batch_tokens):
+            done[wanted[row]] = self._translation(texts[wanted[row]], output, cut[row])
             if advance:
-                advance(1, len(tokens))
-        return [done.get(position, Translation(text, "", ())) for position, text in enumerate(texts)]
+                advance(1, len(output.tokens))
+        return [done.get(position, Translation(text, "")) for position, text in enumerate(texts)]
 
-    def _decode(self, sources: list[list[int]], batch_tokens: int) -> Iterator[tuple[int, list[int]]]:
-        """Row and output tokens of each source, batch by batch."""
-        model, lengths = self.translation_model, [len(source) for source in sources]
-        rules = rules_of(model, self.settings.beam)
-        for batch in batches_by_tokens(lengths, batch_tokens):
-            ids, mask = pad([sources[row][: model.positions] for row in batch], model.padding)
+    def _decode(self, sources: list[list[int]], batch_tokens: int) -> Iterator[tuple[int, Hypothesis]]:
+        """Row and output of each source, batch by batch."""
+        model, rules = self.translation_model, rules_of(self.translation_model, self.settings.beam)
+        for batch in batches_by_tokens([len(source) for source in sources], batch_tokens):
+            ids, mask = pad([sources[row] for row in batch], model.padding)
             ids, mask = ids.to(model.network.device), mask.to(model.network.device)
-            outputs = self._generate(ids, mask) if rules is None else self._search(ids, mask, rules)
+            with lock_of(model.network):
+                outputs = self._generate(ids, mask) if rules is None else self._search(ids, mask, rules)
             yield from zip(batch, outputs, strict=True)
 
-    def _search(self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules) -> list[list[int]]:
-        """Output tokens by our own beam search."""
+    def _search(self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules) -> list[Hypothesis]:
+        """Outputs by our own beam search."""
         model = self.translation_model
         with proposing(model.network, model.key_site, self.retriever, self.settings) as propose:
             return BeamSearch(model, rules, propose).run(ids, mask)
 
     @torch.inference_mode()
-    def _generate(self, ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
-        """Output tokens by the model's own `generate`, for rules that only it knows."""
-        model = self.translation_model
+    def _generate(self, ids: torch.Tensor, mask: torch.Tensor) -> list[Hypothesis]:
+        """Outputs by the model's own `generate`, for rules that only it knows."""
+        model, longest = self.translation_model, longest_output(self.translation_model)
         with self.retrieving():
-            output = model.network.generate(
-                input_ids=ids, attention_mask=mask, num_beams=self.settings.beam, **model.generation
+            rows = model.network.generate(
+                input_ids=ids, attention_mask=mask, num_beams=self.settings.beam, max_length=longest, **model.generation
             )
-        return [text_tokens(row, model) for row in output.tolist()]
+            outputs = [text_tokens(row, model) for row in rows.tolist()]
+            totals = [self._log_probability(ids[row : row + 1], tokens) for row, tokens in enumerate(outputs)]
+        return [Hypothesis(total / len(tokens), total, tokens) for total, tokens in zip(totals, outputs, strict=True)]
 
-    def _translation(self, text: str, source: list[int], tokens: list[int]) -> Translation:
+    def _log_probability(self, ids: torch.Tensor, tokens: list[int]) -> float:
+        """Of given output tokens; source ids are [1, time]."""
         model = self.translation_model
-        return Translation(text, model.decode(tokens), tuple(tokens), cut=len(source) > model.positions)
+        source = [token for token in ids[0].tolist() if token != model.padding]
+        logits = model.network(**model.teacher_forcing([source], [tokens]), use_cache=False).logits
+        logarithms = torch.log_softmax(logits[0, len(model.decoder_prefix) - 1 :].float(), dim=-1)
+        return float(logarithms.gather(1, torch.tensor(tokens, device=logits.device)[:, None]).sum())
+
+    def _translation(self, text: str, output: Hypothesis, cut: bool) -> Translation:
+        model = self.translation_model
+        reached = len(model.decoder_prefix) + len(output.tokens) >= longest_output(model)
+        return Translation(text, model.decode(output.tokens), tuple(output.tokens), output.total, cut, reached)
 
     def retrieving(self) -> AbstractContextManager[None]:
         """Inside, the model's distribution is the mixed one."""
@@ -146,26 +162,15 @@ class Translator:
             return nullcontext()
         return mixing_in(model.network, model.key_site, self.retriever, self.settings)
 
-    @torch.inference_mode()
-    def score(self, translation: Translation) -> float:
-        """The logarithm of the translation's probability."""
-        if not translation.tokens:
-            return 0.0
-        model = self.translation_model
-        source = model.encode_sources([translation.source])[0][: model.positions]
-        with self.retrieving():
-            logits = model.network(**model.teacher_forcing([source], [translation.tokens]), use_cache=False).logits
-        logarithms = torch.log_softmax(logits[0, len(model.decoder_prefix) - 1 :].float(), dim=-1)
-        return float(logarithms.gather(1, torch.tensor(translation.tokens)[:, None]).sum())
-
     def explain(self, text: str) -> Explanation:
         """The translation, and for each of its tokens the neighbours behind it."""
         if self.retriever is None:
             raise StoreError("--store is missing: only a translation with a datastore can be explained")
         translation = self.translations([text])[0]
-        return explain_tokens(
-            self.translation_model, self.retriever, self.settings, text, translation.tokens, translation.text
-        )
+        with lock_of(self.model):
+            return explain_tokens(
+                self.translation_model, self.retriever, self.settings, text, translation.tokens, translation.text
+            )
 
 
 def text_tokens(row: list[int], model: TranslationModel) -> list[int]:
@@ -228,5 +233,5 @@ def attach_retrieval(
     check_fingerprint(opened[0], record, fingerprint(model, tokenizer), "the one given")
     settings = settings_for(opened, k=k, temperature=temperature, weight=weight)
     site = key_site_of(model, record.key_site)
-    with mixing_in(model, site, Retriever(opened, nprobe=nprobe), settings):
+    with lock_of(model), mixing_in(model, site, Retriever(opened, nprobe=nprobe), settings):
         yield

@@ -11,6 +11,7 @@ from knnmt.index import open_index
 from knnmt.store import COLUMNS, PartRecord, Store, map_column
 
 SAMPLE = 64
+NEAREST = 8
 
 
 def problems_of(store: Store) -> Iterator[str]:
@@ -56,7 +57,7 @@ def index_problems(store: Store) -> Iterator[str]:
         return
     sample = np.random.default_rng(0).choice(store.entries, min(SAMPLE, store.entries), replace=False)
     keys = store.gather("keys", sample).astype(np.float32)
-    _, found = index.search(keys, min(SAMPLE, store.entries))
+    _, found = index.search(keys, min(NEAREST, store.entries))
     same = np.array([nearly_equal(store, key, near) for key, near in zip(keys, found, strict=True)])
     if same.mean() < 0.5:
         yield f"{store.index_file}: finds {same.mean():.0%} of stored keys; it belongs to other parts"

@@ -5,7 +5,6 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -119,7 +118,7 @@ def marked(words: Sequence[str], good: set[int], style: str) -> Text:
     """A sentence with some of its words marked."""
     text = Text()
     for position, word in enumerate(words):
-        text.append(escape(word) if position not in good else word, style=style if position in good else "")
+        text.append(word, style=style if position in good else "")
         text.append(" ")
     text.right_crop(1)
     return text

@@ -77,6 +77,7 @@ CHANGES = [
     {"min_length": 9},
     {"max_length": 7},
     {"suppress_tokens": [5, 6, 7]},
+    {"suppress_tokens": [5, 6, 7], "renormalize_logits": True},
 ]
 
 
@@ -101,6 +102,15 @@ def test_the_model_s_own_rules(name: str, changes: dict[str, Any]) -> None:
         assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
 
+def test_a_model_without_a_limit_of_its_own_is_not_cut_short() -> None:
+    """`generate` would stop after 20 tokens."""
+    model = tiny_model("t5")
+    translator = Translator(model, None, SearchSettings(beam=2, weight=0))
+    with changed(model.network.generation_config, {"max_length": None}):
+        lengths = [len(translation.tokens) for translation in translator.translations(list(GERMAN))]
+    assert max(lengths) > 24
+
+
 @pytest.mark.parametrize(
     "foreign", [{"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.3}, {"bad_words_ids": [[5, 6]]}]
 )
@@ -122,7 +132,15 @@ def test_real_sentences(store: Store, embedded: TranslationModel, weight: float)
 
 
 RULES = BeamRules(
-    beam=2, max_length=10, min_length=0, end=0, forced_end=None, banned=(), length_penalty=1.0, early_stopping=False
+    beam=2,
+    max_length=10,
+    min_length=0,
+    end=0,
+    forced_end=None,
+    banned=(),
+    renormalize=False,
+    length_penalty=1.0,
+    early_stopping=False,
 )
 
 
@@ -130,6 +148,7 @@ def test_finished_hypotheses_are_ranked_by_score_over_length() -> None:
     finished = Finished(RULES)
     for total, length in ((-6.0, 2), (-4.0, 4), (-5.0, 2)):
         finished.add(total, [length], length)
+    assert [hypothesis.total for hypothesis in finished.best] == [-4.0, -5.0]
     assert [(hypothesis.score, hypothesis.tokens) for hypothesis in finished.best] == [(-1.0, [4]), (-2.5, [2])]
     assert not finished.cannot_improve(-7.4, 3)
     assert finished.cannot_improve(-7.6, 3)

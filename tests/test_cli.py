@@ -3,6 +3,8 @@
 import io
 import json
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -201,6 +203,8 @@ WRONG = [
     ("temperature", "translate --store STORE --temperature 0", "--temperature 0"),
     ("beam", "translate --store STORE --beam 0", "--beam 0"),
     ("beam alone", "translate --model MARIAN --beam 0", "--beam 0"),
+    ("a language beside a store", "translate --store STORE --target-lang fr", "--target-lang fr: a store knows"),
+    ("a weight without a store", "translate --model MARIAN --weight 0.5", "--weight 0.5: only with --store"),
     ("neither store nor model", "translate", "--store or --model is missing"),
     ("uneven test", "evaluate --model MARIAN --source FOLDER/three.de --target FOLDER/two.en", "lines must be aligned"),
     ("no test", "evaluate --model MARIAN --source FOLDER/gone --target FOLDER/two.en", "gone: no such file"),
@@ -289,6 +293,38 @@ def test_an_index_that_proves_too_large_can_be_changed(
     assert "--index IVF9999,Flat: 9,999 clusters cannot be trained on 2,880 entries" in result.err
     assert run(*call, "--index", "IVF16,Flat", "--resume").code == 0
     assert run("verify", tmp_path / "store").code == 0
+
+
+def test_no_arguments_show_the_help(run: Run) -> None:
+    assert run() == run("--help")
+    assert run().out.count("\n") > 10
+
+
+@pytest.mark.parametrize("name", ["d[/b]", "[2024]", ":smile:"])
+def test_names_are_printed_as_they_are(run: Run, tiny_store: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(tiny_store, tmp_path / name)
+    result = run("verify", tmp_path / name)
+    assert result.code == 0
+    assert f"{name}:" in result.out.replace("\n", "")
+
+
+@pytest.mark.parametrize(("ending", "code", "says"), [(b"", 130, "stopped"), (b"\xff\n", 2, "line 2 is not UTF-8")])
+def test_a_pipe_that_stays_open(tiny_store: Path, ending: bytes, code: int, says: str) -> None:
+    """One line is answered; then an interrupt, or a bad line, ends it cleanly."""
+    command = [sys.executable, "-m", "knnmt", "translate", "--store", str(tiny_store), "--k", "4"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+        process.stdin.write(b"Hallo.\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        if ending:
+            process.stdin.write(ending)
+            process.stdin.flush()
+        else:
+            process.send_signal(signal.SIGINT)
+        error = process.stderr.readline().decode()
+        assert process.wait(timeout=120) == code
+    assert says in error
 
 
 def test_bad_input_text(run: Run, tiny_store: Path) -> None:

@@ -157,7 +157,7 @@ def test_mix_best_is_the_best_of_mix(search: dict[str, Any], most: int) -> None:
     logits, tokens = torch.from_numpy(search["logits"]), torch.from_numpy(search["tokens"])
     weights = neighbour_weights(torch.from_numpy(search["distances"]), search["temperature"])
     everything = mix(logits, tokens, weights, search["weight"])
-    scores, best = mix_best(logits, tokens, weights, search["weight"], most)
+    scores, best, _ = mix_best(logits, tokens, weights, search["weight"], most)
     np.testing.assert_allclose(scores.numpy(), everything.topk(most).values.numpy(), atol=1e-4)
     np.testing.assert_allclose(scores.numpy(), everything.gather(-1, best).numpy(), atol=1e-4)
     assert all(len(set(row)) == most for row in best.tolist())

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from knnmt import BuildSettings, Store, StoreError, Translator, build_store
+from knnmt.building import plan_of
 from knnmt.corpus import Corpus
 from knnmt.model import TranslationModel
 from knnmt.verification import problems_of
@@ -88,20 +90,61 @@ def test_killed_with_sigkill(memory_file: Path, undisturbed: Store, tmp_path: Pa
     )
 
 
+def stopped_build(path: Path, model: TranslationModel, corpus: Corpus) -> None:
+    """A build as it stands when it was killed before its manifest."""
+    build_store(path, model, [corpus], BuildSettings(**SETTINGS, limit=5))
+    (path / "manifest.json").unlink()
+    plan = plan_of(model, [corpus], BuildSettings(**SETTINGS, limit=5))
+    (path / "building.json").write_text(json.dumps(plan))
+
+
 @pytest.mark.parametrize(
-    ("changed", "name"), [({"limit": 3}, "limit"), ({"part_entries": 100, "batch_tokens": 256}, "part_entries")]
+    ("changed", "name"),
+    [({"limit": 3}, "limit"), ({"part_entries": 100}, "part_entries"), ({"batch_tokens": 9}, "batch")],
 )
-def test_resume_refuses_another_build(
+def test_resume_refuses_other_settings(
     embedded: TranslationModel, memory_file: Path, tmp_path: Path, changed: dict[str, int], name: str
 ) -> None:
-    path = tmp_path / "store"
-    build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS, limit=5))
-    manifest = json.loads((path / "manifest.json").read_text())
-    plan = {"limit": 5, "part_entries": 200, "model": manifest["model"]["fingerprint"]}
-    (path / "manifest.json").unlink()
-    (path / "building.json").write_text(json.dumps(plan))
+    stopped_build(tmp_path / "store", embedded, Corpus(memory_file))
+    settings = BuildSettings(**(SETTINGS | {"limit": 5} | changed), resume=True)
     with pytest.raises(StoreError, match=name):
-        build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**(SETTINGS | changed), resume=True))
+        build_store(tmp_path / "store", embedded, [Corpus(memory_file)], settings)
+
+
+def test_resume_refuses_other_text_of_the_same_size(
+    embedded: TranslationModel, memory_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "memory.tsv"
+    text = memory_file.read_text(encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+    stopped_build(tmp_path / "store", embedded, Corpus(file))
+    file.write_text(text[:-2] + "!\n", encoding="utf-8")
+    with pytest.raises(StoreError, match="corpora changed"):
+        build_store(tmp_path / "store", embedded, [Corpus(file)], BuildSettings(**SETTINGS, limit=5, resume=True))
+
+
+def test_resume_refuses_another_prefix(embedded: TranslationModel, memory_file: Path, tmp_path: Path) -> None:
+    stopped_build(tmp_path / "store", embedded, Corpus(memory_file))
+    other = replace(embedded, source_prefix="translate: ")
+    with pytest.raises(StoreError, match="source_prefix changed"):
+        build_store(tmp_path / "store", other, [Corpus(memory_file)], BuildSettings(**SETTINGS, limit=5, resume=True))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_damaged_plan_is_one_clear_error(
+    embedded: TranslationModel, memory_file: Path, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/building.json").write_text(content)
+    with pytest.raises(StoreError, match=r"building\.json: damaged"):
+        build_store(tmp_path / "store", embedded, [Corpus(memory_file)], BuildSettings(resume=True))
+
+
+def test_killed_while_the_plan_was_written(embedded: TranslationModel, memory_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/.building.json.partial").write_text("{")
+    built = build_store(tmp_path / "store", embedded, [Corpus(memory_file)], BuildSettings(limit=3, resume=True))
+    assert built.manifest.segments == 3
 
 
 def test_killed_between_manifest_and_the_last_step(
@@ -110,7 +153,8 @@ def test_killed_between_manifest_and_the_last_step(
     import shutil
 
     path = Path(shutil.copytree(undisturbed.path, tmp_path / "store"))
-    (path / "building.json").write_text("{}")
+    plan = plan_of(embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS))
+    (path / "building.json").write_text(json.dumps(plan))
     resumed = build_store(path, embedded, [Corpus(memory_file)], BuildSettings(**SETTINGS, resume=True))
     assert content(resumed) == content(undisturbed)
     assert not (path / "building.json").exists()

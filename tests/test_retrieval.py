@@ -99,7 +99,11 @@ def test_stores_of_two_models_do_not_mix(store: Store, tmp_path: Path) -> None:
 
     other = shutil.copytree(store.path, tmp_path / "other")
     manifest = json.loads((other / "manifest.json").read_text())
-    manifest["model"]["fingerprint"] = "another"
-    (other / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StoreError, match="made with another model"):
-        Retriever([store, Store.open(other)])
+    model = manifest["model"]
+    for change, complaint in (
+        ({"fingerprint": "another"}, "made with another model"),
+        ({"target_lang": "fr"}, "into fr"),
+    ):
+        (other / "manifest.json").write_text(json.dumps(manifest | {"model": model | change}))
+        with pytest.raises(StoreError, match=complaint):
+            Retriever([store, Store.open(other)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from knnmt import BuildSettings, Corpus, Store, StoreError, build_store
+from knnmt import BuildSettings, Corpus, CorpusError, Store, StoreError, build_store
 from knnmt.demo import demo_corpus, read_demo
 from knnmt.keys import teacher_forced_keys
 from knnmt.model import TranslationModel
@@ -99,7 +99,8 @@ def test_verify_sees_an_index_whose_entries_are_in_another_order(copy: Path, sto
     import faiss
 
     index = faiss.IndexFlatL2(256)
-    index.add(np.random.default_rng(0).normal(size=(store.entries, 256)).astype(np.float32))
+    order = np.random.default_rng(0).permutation(store.entries)
+    index.add(store.gather("keys", order).astype(np.float32))
     faiss.write_index(index, str(copy / "index.faiss"))
     assert any("belongs to other parts" in problem for problem in problems_of(Store.open(copy)))
 
@@ -152,3 +153,12 @@ def test_several_corpora_keep_their_names(embedded: TranslationModel, memory_fil
 def test_the_limit_counts_pairs(embedded: TranslationModel, tmp_path: Path) -> None:
     built = build_store(tmp_path / "store", embedded, [demo_corpus("memory")], BuildSettings(limit=7))
     assert built.manifest.segments == 7
+
+
+def test_a_call_that_makes_nothing_leaves_nothing(embedded: TranslationModel, tmp_path: Path) -> None:
+    file = tmp_path / "long.tsv"
+    file.write_text(f"{'Wort ' * 600}\tlong\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="no pair is short enough"):
+        build_store(tmp_path / "store", embedded, [Corpus(file)])
+    file.write_text("Hallo.\tHello.\n", encoding="utf-8")
+    assert build_store(tmp_path / "store", embedded, [Corpus(file)]).manifest.segments == 1

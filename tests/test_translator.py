@@ -1,5 +1,6 @@
 """The library as a user calls it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,37 @@ def test_an_overlong_source_is_cut_and_says_so(translator: Translator) -> None:
     translation = translator.base().translations(["Wort " * 700])[0]
     assert translation.cut
     assert translation.text
+    model = translator.translation_model
+    (source,), (cut,) = model.fitting_sources(["Wort " * 700])
+    assert (len(source), source[-1], cut) == (512, model.end_token, True)
+
+
+def test_an_output_that_reaches_the_limit_says_so(translator: Translator) -> None:
+    settings = translator.model.generation_config
+    before, settings.max_length = settings.max_length, 4
+    try:
+        translation = translator.translations(["Prüfen Sie den Akku."])[0]
+    finally:
+        settings.max_length = before
+    assert translation.unfinished
+    assert len(translation.tokens) == 3
+    assert not translator.translations(["Prüfen Sie den Akku."])[0].unfinished
+
+
+def test_threads_may_share_a_translator(translator: Translator) -> None:
+    texts = [segment.source for segment in read_demo("test")[:8]]
+    expected = translator.translate(texts)
+    with ThreadPoolExecutor(4) as pool:
+        assert [
+            line for part in pool.map(lambda text: translator.translate([text]), texts) for line in part
+        ] == expected
+
+
+def test_text_that_looks_like_a_special_token_is_text(translator: Translator) -> None:
+    model = translator.translation_model
+    tokens = model.encode_targets(["a </s> b <pad> c"])[0]
+    assert tokens.index(model.end_token) == len(tokens) - 1
+    assert model.padding not in tokens
 
 
 def test_the_hugging_face_objects_are_there(translator: Translator) -> None:
@@ -63,7 +95,7 @@ def test_scores_are_those_of_the_steps(translator: Translator) -> None:
     """The score is the sum of log-probabilities, which `explain` computes on another way."""
     translation = translator.translations(["Prüfen Sie den Akku."])[0]
     steps = [token.probability for token in translator.explain("Prüfen Sie den Akku.").tokens]
-    assert translator.score(translation) == pytest.approx(float(torch.tensor(steps).log().sum()), abs=1e-3)
+    assert translation.log_probability == pytest.approx(float(torch.tensor(steps).log().sum()), abs=1e-3)
 
 
 def test_defaults_are_the_papers_and_fit_the_store(store: Store) -> None:
