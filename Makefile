@@ -25,7 +25,7 @@ docs: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench
 
-# torch comes first and alone: asked for by another package, pip might take a build with gigabytes for a GPU.
+# torch first and by its pinned version: a CPU build of it that pip can find locally is then taken, and kept.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "knnmt needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)

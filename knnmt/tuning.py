@@ -89,20 +89,19 @@ def tune(
     """Find the setting of the translator's store that serves this text best; nothing is written."""
     if translator.retriever is None:
         raise StoreError("--store is missing: there is nothing to tune without a datastore")
-    began = time.perf_counter()
+    began, began_work = time.perf_counter(), time.process_time()
     with progress_bar("scoring", len(sources), show=show_progress) as advance:
         model = translator.translation_model
         surface = survey_likelihood(model, translator.retriever, sources, references, advance=advance)
     jury = Jury(translator, sources, references)
     candidates = choose(jury, propose(surface, translator.settings.beam), show_progress=show_progress)
-    seconds = time.perf_counter() - began
     return Tuning(
         chosen=candidates[0],
         candidates=candidates,
         surface=surface,
         lines=len(sources),
-        seconds=seconds,
-        plain_decodes=seconds / jury.plain_seconds(),
+        seconds=time.perf_counter() - began,
+        plain_decodes=(time.process_time() - began_work) / jury.plain_work(),
         signature=jury.signature(candidates[0].settings),
         files=files or {},
     )
@@ -142,25 +141,25 @@ class Jury:
         self.sources = [sources[position] for position in order]
         self.references = [references[position] for position in order]
         self.translations: dict[SearchSettings, list[str]] = {}
-        self.seconds: dict[SearchSettings, float] = {}
+        self.work: dict[SearchSettings, float] = {}  # processor time, which other programs' load disturbs less
 
     def judge(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
         """The candidate with its BLEU on the first sentences."""
         texts = self.translations.setdefault(candidate.settings, [])
-        began = time.perf_counter()
+        began = time.process_time()
         new = self.with_settings(candidate.settings).translations(self.sources[len(texts) : sentences], advance=advance)
         texts += [translation.text for translation in new]
-        self.seconds[candidate.settings] = self.seconds.get(candidate.settings, 0.0) + time.perf_counter() - began
+        self.work[candidate.settings] = self.work.get(candidate.settings, 0.0) + time.process_time() - began
         bleu, _ = metrics(self.translator, self.references[:sentences])
         return replace(candidate, bleu=round(bleu.corpus_score(texts, None).score, 2), sentences=sentences)
 
     def with_settings(self, settings: SearchSettings) -> Translator:
         return Translator(self.translator.translation_model, self.translator.retriever, settings)
 
-    def plain_seconds(self) -> float:
+    def plain_work(self) -> float:
         """What the model alone would take for all sentences."""
-        settings, seconds = next((each, took) for each, took in self.seconds.items() if each.weight == 0)
-        return seconds / len(self.translations[settings]) * len(self.sources)
+        settings, work = next((each, took) for each, took in self.work.items() if each.weight == 0)
+        return work / len(self.translations[settings]) * len(self.sources)
 
     def signature(self, settings: SearchSettings) -> dict[str, str]:
         bleu, _ = metrics(self.translator, self.references)

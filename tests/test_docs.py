@@ -46,7 +46,7 @@ def test_every_command_of_readme_runs(tried: tuple[Path, dict[str, str]]) -> Non
     _, printed = tried
     assert len(printed) == 5
     translation = next(text for command, text in printed.items() if "translate" in command)
-    assert "brake pads" in translation
+    assert "Clean the chain" in translation
 
 
 def test_the_demo_shows_what_it_computed(tried: tuple[Path, dict[str, str]]) -> None:
@@ -69,7 +69,7 @@ def test_the_python_of_readme_runs_and_is_short(tried: tuple[Path, dict[str, str
     assert len(code.strip().splitlines()) < 10
     done = subprocess.run([sys.executable, "-c", code], cwd=tried[0], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "brake pads" in done.stdout
+    assert "Clean the chain" in done.stdout
 
 
 def test_the_command_line_reference_is_current() -> None:
@@ -91,3 +91,16 @@ def test_the_changelog_knows_this_version() -> None:
     from knnmt import __version__
 
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_modules_import_only_what_stands_before_them() -> None:
+    """The order of CONTRIBUTING's table is the order in which the package can be read."""
+    table = re.findall(r"^\| (`.*?`) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    order = [name for row in table for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(order) == sorted(
+        file.stem for file in (ROOT / "knnmt").glob("*.py") if not file.stem.startswith("__")
+    )
+    for position, name in enumerate(order):
+        text = (ROOT / "knnmt" / f"{name}.py").read_text(encoding="utf-8")
+        imported = set(re.findall(r"from knnmt\.(\w+) import", text))
+        assert imported <= set(order[:position]), f"{name} imports {imported - set(order[:position])}"
