@@ -4,20 +4,18 @@ import resource
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
 from knnmt import load_model
-from knnmt.building import BuildSettings, model_record, write_index
+from knnmt.building import BuildSettings, write_index, write_manifest
 from knnmt.corpus import Segment
 from knnmt.demo import read_demo
-from knnmt.files import write_json
 from knnmt.model import TranslationModel
 from knnmt.parts import EncodedSegment, PartWriter
-from knnmt.store import MANIFEST, PARTS, Manifest, PartRecord, Store
+from knnmt.store import PARTS, PartRecord, Store
 
 PART_SEGMENTS = 4096
 SEGMENT_TOKENS = 32
@@ -52,18 +50,7 @@ def random_store(path: Path, model: TranslationModel, entries: int) -> Store:
     while sum(part.entries for part in parts) < entries:
         parts.append(random_part(path, len(parts), model, random))
     index = write_index(path, parts, BuildSettings(index=INDEX))
-    manifest = Manifest(
-        model=model_record(model),
-        corpora=[{"name": "random", "files": []}],
-        entries=sum(part.entries for part in parts),
-        segments=sum(part.segments for part in parts),
-        skipped={},
-        parts=parts,
-        index=index,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        knnmt="bench",
-    )
-    write_json(path / MANIFEST, manifest.to_json())
+    write_manifest(path, model, [{"name": "random", "files": []}], parts, index, {})
     return Store.open(path)
 
 

@@ -82,12 +82,24 @@ def finish(path: Path, model: TranslationModel, corpora: Sequence[Corpus], total
     """Write what is not there yet: parts, index, manifest."""
     parts, skipped = write_parts(path, model, corpora, total, settings)
     index = write_index(path, parts, settings)
+    write_manifest(path, model, [corpus_record(corpus) for corpus in corpora], parts, index, skipped.counts)
+
+
+def write_manifest(
+    path: Path,
+    model: TranslationModel,
+    corpora: list[dict[str, Any]],
+    parts: list[PartRecord],
+    index: IndexRecord,
+    skipped: dict[str, int],
+) -> None:
+    """The last file of a build: with it, the folder is a datastore."""
     manifest = Manifest(
         model=model_record(model),
-        corpora=[corpus_record(corpus) for corpus in corpora],
+        corpora=corpora,
         entries=sum(part.entries for part in parts),
         segments=sum(part.segments for part in parts),
-        skipped=skipped.counts,
+        skipped=skipped,
         parts=parts,
         index=index,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
