@@ -322,9 +322,9 @@ def test_a_pipe_that_stays_open(tiny_store: Path, ending: bytes, code: int, says
             process.stdin.flush()
         else:
             process.send_signal(signal.SIGINT)
-        error = process.stderr.readline().decode()
-        assert process.wait(timeout=120) == code
-    assert says in error
+        _, error = process.communicate(timeout=120)
+    assert (process.returncode, error.decode().count("Traceback")) == (code, 0)
+    assert says in error.decode()
 
 
 def test_bad_input_text(run: Run, tiny_store: Path) -> None:
