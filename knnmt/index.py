@@ -8,11 +8,10 @@ from typing import Any
 
 import faiss
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.exact import ExactSearch, nearest
+from knnmt.exact import ExactSearch, nearest, norms_of
 from knnmt.files import flush_to_disk
 from knnmt.store import Array, starts
 
@@ -174,8 +173,7 @@ def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -
 
 def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
     """The k smallest squared distances, [queries, k] ascending, by looking at every key."""
-    tensors = (torch.from_numpy(block) for block in blocks(keys))
-    return nearest(torch.from_numpy(queries), ((block, block.square().sum(dim=1)) for block in tensors), k)[0]
+    return nearest(queries, ((block, norms_of(block)) for block in blocks(keys)), k)[0]
 
 
 def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> Keys:
