@@ -111,7 +111,8 @@ def write_manifest(
 def check_place(path: Path, resume: bool) -> None:
     """Nothing that is there may be lost."""
     if (path / MANIFEST).exists() and not (resume and (path / BUILDING).is_file()):
-        raise StoreError(f"{path}: already a datastore; choose another place or remove it first")
+        state = "already a datastore, with nothing left to resume" if resume else "already a datastore"
+        raise StoreError(f"{path}: {state}; choose another place or remove it first")
     if (path / BUILDING).is_file():
         if not resume:
             raise StoreError(f"{path}: holds an unfinished build; go on with --resume or remove it first")

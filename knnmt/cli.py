@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # every error that the option parser raises
 
+FEW_SENTENCES = 100
 STOPPED = 130  # as shells count an interrupt
 
 app = typer.Typer(
@@ -60,7 +61,7 @@ def main() -> None:
     except KnnmtError as error:
         code = fail(str(error))
     except WRONG_CALL as error:
-        code = fail(error.format_message())
+        code = fail(error.format_message() + hint_for(error.format_message()))
     except (typer.Abort, KeyboardInterrupt):
         code = STOPPED
     except BrokenPipeError:
@@ -78,6 +79,12 @@ def fail(message: str) -> int:
     """One line on stderr; the exit code of bad input."""
     errors.print(f"knnmt: {' '.join(message.split())}")
     return 2
+
+
+def hint_for(message: str) -> str:
+    """The likeliest slip of all: a file given where standard input is read."""
+    stray = "unexpected extra argument" in message and "translate" in sys.argv
+    return "; it reads standard input: knnmt translate … < FILE" if stray else ""
 
 
 def version(wanted: bool) -> None:
@@ -242,6 +249,8 @@ def as_record(translation: "Translation") -> str:
         "score": round(translation.log_probability, 4),
         "score_per_token": round(translation.log_probability / max(1, tokens), 4),
         "tokens": tokens,
+        "cut": translation.cut,
+        "unfinished": translation.unfinished,
     }
     return json.dumps(record, ensure_ascii=False)
 
@@ -310,6 +319,10 @@ def tune(
     sources, references = read_test_set(source, target, limit)
     translator = make_translator([store], model, beam=beam, nprobe=nprobe)
     files = {"source": source.name, "target": target.name}
+    if len(sources) < FEW_SENTENCES:
+        errors.print(
+            f"knnmt: {len(sources)} sentences are few to tune on; what is best for them may not be best for others"
+        )
     tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
     if plot:
         draw_tuning(tuning, plot)
@@ -379,6 +392,7 @@ def verify(store: StoreArgument) -> None:
     """Check a datastore: checksums, counts, and whether the index agrees with the parts."""
     from knnmt.store import Store
     from knnmt.verification import problems_of
+    from knnmt.views import count_of
 
     opened = Store.open(store)
     problems = list(problems_of(opened))
@@ -386,7 +400,8 @@ def verify(store: StoreArgument) -> None:
         errors.print(f"knnmt: {problem}")
     if problems:
         raise typer.Exit(2)
-    output.print(f"{store}: {opened.entries:,} entries in {len(opened.manifest.parts)} parts, all as written")
+    parts = count_of(len(opened.manifest.parts), "part")
+    output.print(f"{store}: {opened.entries:,} entries in {parts}, all as written")
 
 
 @app.command()

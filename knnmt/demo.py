@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from knnmt.building import build_store, check_place
@@ -38,7 +39,7 @@ def run_demo(console: Console, *, keep: Path | None = None) -> Evaluation:
         sources, references = [test.source for test in tests], [test.target for test in tests]
         evaluation = evaluate(translator, sources, references)
         show_side_by_side(evaluation, sources, references, console)
-        console.rule(f"3. The scores, over all {len(tests)} sentences")
+        console.rule(f"3. The scores, over all {len(tests)} sentences, with k = {K}")
         show_evaluation(evaluation, console)
         console.rule("4. Why: the neighbours behind each word")
         show_explanation(translator.explain(most_improved(evaluation, sources, references)), console, neighbours=1)
@@ -79,7 +80,8 @@ def build_demo_store(folder: Path, console: Console) -> None:
     store = build_store(folder, load_model(MODEL), [demo_corpus("memory")])
     console.print(
         f"{store.manifest.segments} sentence pairs of an e-bike manual → {store.entries:,} entries "
-        f"in {time.perf_counter() - began:.1f} s, with the model {MODEL}"
+        f"in {time.perf_counter() - began:.1f} s, with {MODEL}, "
+        "a tiny model that needs no download: expect little of it alone"
     )
 
 
@@ -92,10 +94,13 @@ def show_side_by_side(evaluation: Evaluation, sources: list[str], references: li
         )
         right_before, right_now = words_also_in(base, reference), words_also_in(knn, reference)
         better = {at for at in right_now if knn[at] not in {base[other] for other in right_before}}
-        console.print(Text.assemble(("source ", "dim"), (sources[position], "italic")))
-        console.print(Text.assemble(("base   ", "dim"), " ".join(base)))
-        console.print(Text.assemble(("kNN    ", "dim"), marked(knn, better, "bold green")))
-        console.print(Text.assemble(("human  ", "dim"), " ".join(reference)), end="\n\n")
+        table = Table.grid(padding=(0, 1))
+        table.add_row(Text("source", style="dim"), Text(sources[position], style="italic"))
+        table.add_row(Text("base", style="dim"), " ".join(base))
+        table.add_row(Text("kNN", style="dim"), marked(knn, better, "bold green"))
+        table.add_row(Text("human", style="dim"), " ".join(reference))
+        console.print(table, end="\n")
+        console.print()
 
 
 def by_gain(evaluation: Evaluation, references: list[str]) -> list[int]:

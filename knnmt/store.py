@@ -129,7 +129,7 @@ def read_manifest(path: Path) -> Manifest:
             raise StoreError(f"{path}: written by a newer knnmt ({record['knnmt']}); please upgrade")
         return Manifest.from_json(record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{file}: damaged ({error})") from error
+        raise StoreError(f"{file}: damaged ({error}); restore it from a copy or build again") from error
 
 
 @dataclass(frozen=True, slots=True)

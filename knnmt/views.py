@@ -41,6 +41,10 @@ def store_facts(store: Store) -> dict[str, object]:
     }
 
 
+def count_of(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def show_store(store: Store, console: Console) -> None:
     manifest = store.manifest
     recall = manifest.index.recall
@@ -55,7 +59,7 @@ def show_store(store: Store, console: Console) -> None:
         "index": f"{manifest.index.factory}{probes}",
         "recall": f"{recall['recall']:.3f} at k={recall['k']:g} on {recall['queries']:g} queries",
         "tuned": tuned_line(manifest.tuned),
-        "size": f"{store.bytes / 1e6:,.1f} MB in {len(manifest.parts)} parts",
+        "size": f"{store.bytes / 1e6:,.1f} MB in {count_of(len(manifest.parts), 'part')}",
         "made": f"{manifest.created} by knnmt {manifest.knnmt}",
     }
     for name, value in rows.items():

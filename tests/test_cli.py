@@ -211,6 +211,7 @@ WRONG = [
     ("empty test", "evaluate --model MARIAN --source FOLDER/empty.txt --target FOLDER/empty.txt", "empty.txt: empty"),
     ("explain nothing", "explain --store STORE ' '", "empty"),
     ("explain without a store", "explain Hallo", "--store is missing"),
+    ("a file instead of standard input", "translate text.de --store STORE", "it reads standard input"),
     ("not a number", "translate --store STORE --k many", "--k"),
     ("unknown option", "translate --shop STORE", "--shop"),
     ("unknown command", "tranlsate", "tranlsate"),
