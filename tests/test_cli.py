@@ -309,12 +309,17 @@ def test_names_are_printed_as_they_are(run: Run, tiny_store: Path, tmp_path: Pat
     assert f"{name}:" in result.out.replace("\n", "")
 
 
+def heed_interrupts() -> None:
+    """A shell that runs the tests in the background has told them, and so their children, to ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("ending", "code", "says"), [(b"", 130, "stopped"), (b"\xff\n", 2, "line 2 is not UTF-8")])
 def test_a_pipe_that_stays_open(tiny_store: Path, ending: bytes, code: int, says: str) -> None:
     """One line is answered; then an interrupt, or a bad line, ends it cleanly."""
     command = [sys.executable, "-m", "knnmt", "translate", "--store", str(tiny_store), "--k", "4"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(command, **pipes, preexec_fn=heed_interrupts) as process:
         process.stdin.write(b"Hallo.\n")
         process.stdin.flush()
         process.stdout.readline()
