@@ -319,10 +319,6 @@ def tune(
     sources, references = read_test_set(source, target, limit)
     translator = make_translator([store], model, beam=beam, nprobe=nprobe)
     files = {"source": source.name, "target": target.name}
-    if len(sources) < FEW_SENTENCES:
-        errors.print(
-            f"knnmt: {len(sources)} sentences are few to tune on; what is best for them may not be best for others"
-        )
     tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
     if plot:
         draw_tuning(tuning, plot)
@@ -331,6 +327,10 @@ def tune(
         print_json(tuning.to_json())
     else:
         show_tuning(tuning, output)
+    if len(sources) < FEW_SENTENCES:
+        errors.print(
+            f"knnmt: {len(sources)} sentences are few to tune on; what is best for them may not be best for others"
+        )
 
 
 @app.command()
