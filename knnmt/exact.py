@@ -1,4 +1,7 @@
-"""Exact nearest neighbours: every key is looked at, by numpy's matrix product, which is several times FAISS's speed."""
+"""Exact nearest neighbours: every key is looked at, by torch's matrix product, which is several times FAISS's speed.
+
+All of it is torch, as the model is: numpy has threads of its own, and two pools on the same cores slow each other down.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,8 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-BLOCK = 65_536  # keys compared at a time
+BLOCK = 16_384  # keys compared at a time
 CHUNK = 64  # neighbouring keys of which first only the best is looked at
+MANY = 64  # queries, from which on the product is faster with the keys in front
 
 Keys = NDArray[np.float32]
 
@@ -16,44 +20,47 @@ class ExactSearch:
     """Search over keys [entries, dimension] that may be memory-mapped; only their norms are kept."""
 
     def __init__(self, keys: Keys) -> None:
-        self.keys = keys
+        self.keys = torch.from_numpy(keys)
         self.norms = [norms_of(block) for block in self.blocks()]
 
-    def blocks(self) -> Iterator[Keys]:
+    def blocks(self) -> Iterator[torch.Tensor]:
         for first in range(0, len(self.keys), BLOCK):
             yield self.keys[first : first + BLOCK]
 
     def search(self, queries: Keys, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Squared distances and entries of the k nearest, both [queries, k], nearest first."""
-        entries = nearest(queries, zip(self.blocks(), self.norms, strict=True), k)[1]
-        offsets = self.keys[entries] - queries[:, None, :]
-        exact = np.einsum("nkd,nkd->nk", offsets, offsets)  # free of the rounding that comes with norms
-        order = np.argsort(exact, axis=1, kind="stable")
-        return np.take_along_axis(exact, order, 1), np.take_along_axis(entries, order, 1)
+        asked = torch.from_numpy(np.ascontiguousarray(queries))
+        entries = nearest(asked, zip(self.blocks(), self.norms, strict=True), k)[1]
+        offsets = self.keys[entries] - asked[:, None, :]
+        # Computed anew, these are free of the rounding that comes with norms.
+        distances, order = offsets.square_().sum(dim=-1).sort(dim=1, stable=True)
+        return distances.numpy(), entries.gather(1, order).numpy()
 
 
-def norms_of(keys: Keys) -> NDArray[np.float32]:
-    norms: NDArray[np.float32] = np.einsum("nd,nd->n", keys, keys)
-    return norms
+def norms_of(keys: torch.Tensor) -> torch.Tensor:
+    return keys.square().sum(dim=1)
 
 
 def nearest(
-    queries: Keys, blocks: Iterable[tuple[Keys, NDArray[np.float32]]], k: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    queries: torch.Tensor, blocks: Iterable[tuple[torch.Tensor, torch.Tensor]], k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The k nearest over all blocks of (keys [block, dimension], squared norms [block])."""
     best = torch.empty(len(queries), 0)
     entries = torch.empty(len(queries), 0, dtype=torch.long)
-    doubled = -2.0 * queries
     first = 0
     for keys, norms in blocks:
-        scores = doubled @ keys.T
-        scores += norms  # the squared distance less the query's own norm
-        near, at = smallest(torch.from_numpy(scores), k)
+        near, at = smallest(distances_less_norms(queries, keys, norms), k)
         best, order = torch.cat([best, near], dim=1).topk(min(k, best.shape[1] + near.shape[1]), largest=False)
         entries = torch.cat([entries, at + first], dim=1).gather(1, order)
         first += len(keys)
-    distances = np.maximum(best.numpy() + norms_of(queries)[:, None], 0.0)
-    return distances, entries.numpy()
+    return (best + norms_of(queries)[:, None]).clamp_min(0.0), entries
+
+
+def distances_less_norms(queries: torch.Tensor, keys: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
+    """Squared distances [queries, keys] less each query's own norm, which does not change its order."""
+    if len(queries) < MANY:
+        return torch.addmm(norms, queries, keys.T, alpha=-2)
+    return torch.addmm(norms[:, None], keys, queries.T, alpha=-2).T
 
 
 def smallest(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,7 +70,7 @@ def smallest(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """
     rows, width = scores.shape
     if width % CHUNK or width <= 4 * k * CHUNK:
-        return scores.topk(min(k, width), largest=False)
+        return scores.contiguous().topk(min(k, width), largest=False)
     chunks = scores.view(rows, -1, CHUNK)
     chosen = chunks.amin(dim=-1).topk(k, largest=False).indices  # [rows, k]
     within = chunks.gather(1, chosen[:, :, None].expand(-1, -1, CHUNK)).reshape(rows, -1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
@@ -173,7 +174,9 @@ def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -
 
 def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
     """The k smallest squared distances, [queries, k] ascending, by looking at every key."""
-    return nearest(queries, ((block, norms_of(block)) for block in blocks(keys)), k)[0]
+    tensors = (torch.from_numpy(block) for block in blocks(keys))
+    found: Keys = nearest(torch.from_numpy(queries), ((block, norms_of(block)) for block in tensors), k)[0].numpy()
+    return found
 
 
 def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> Keys:

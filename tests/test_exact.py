@@ -5,18 +5,24 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from knnmt import exact
-from knnmt.exact import ExactSearch, smallest
+from knnmt.exact import ExactSearch, Keys, smallest
 
 
+def cdist_squared(queries: Keys, keys: Keys) -> NDArray[np.float64]:
+    return np.stack([((keys.astype(np.float64) - query) ** 2).sum(axis=1) for query in queries])
+
+
+@pytest.mark.parametrize("queries", [3, exact.MANY + 1])
 @pytest.mark.parametrize(("entries", "k"), [(1, 1), (7, 7), (500, 3), (70_000, 5), (131_072, 16), (140_000, 64)])
-def test_against_numpy(entries: int, k: int) -> None:
+def test_against_numpy(entries: int, k: int, queries: int) -> None:
     random = np.random.default_rng(entries)
     keys = random.normal(size=(entries, 6)).astype(np.float32)
-    queries = random.normal(size=(3, 6)).astype(np.float32)
-    distances, found = ExactSearch(keys).search(queries, k)
-    expected = ((queries[:, None].astype(np.float64) - keys[None]) ** 2).sum(axis=2)
+    asked = random.normal(size=(queries, 6)).astype(np.float32)
+    distances, found = ExactSearch(keys).search(asked, k)
+    expected = cdist_squared(asked, keys)
     np.testing.assert_allclose(distances, np.sort(expected, axis=1)[:, :k], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.take_along_axis(expected, found, 1), distances, rtol=1e-4, atol=1e-4)
     assert all(len(set(row)) == k for row in found)
