@@ -29,6 +29,8 @@ class Segment:
     target: str
     corpus: str
     number: int  # line or unit of its file, from 1
+    created: str = ""  # when the pair was made, ISO 8601 in UTC; empty where its file does not say
+    metadata: dict[str, str] = field(default_factory=dict)  # whatever else its file says of the pair
 
 
 @dataclass(slots=True)
