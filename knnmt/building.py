@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,26 +17,16 @@ import torch
 from knnmt.batching import batches_by_tokens
 from knnmt.corpus import Corpus, Segment, Skipped, read_segments, survey
 from knnmt.errors import CorpusError, SettingsError, StoreError
-from knnmt.files import rename_durably, sha256_of, write_json
-from knnmt.index import build_index, make_index
+from knnmt.files import sha256_of, write_json
+from knnmt.index import make_index
+from knnmt.indexing import write_index
 from knnmt.keys import teacher_forced_keys
 from knnmt.model import TranslationModel
-from knnmt.parts import EncodedSegment, PartWriter, finished_parts
+from knnmt.parts import EncodedSegment, PartWriter, finished_parts, now
 from knnmt.progress import Advance, progress_bar
-from knnmt.store import (
-    BUILDING,
-    INDEX,
-    MANIFEST,
-    PARTS,
-    FileRecord,
-    IndexRecord,
-    Manifest,
-    ModelRecord,
-    PartRecord,
-    Store,
-    map_column,
-)
+from knnmt.store import BUILDING, MANIFEST, IndexRecord, Manifest, ModelRecord, PartRecord, Store
 from knnmt.version import __version__
+from knnmt.versions import LOCK, locked, write_version
 
 SEGMENTS_ENCODED_AT_ONCE = 512
 
@@ -72,16 +61,17 @@ def build_store(
         make_index(settings.index, model.dimension)
     total = survey(corpora, limit=settings.limit)
     prepare_folder(path, plan_of(model, corpora, settings), settings.resume)
-    if not (path / MANIFEST).is_file():
-        finish(path, model, corpora, total, settings)
-    (path / BUILDING).unlink()  # the last step: a build killed just before has nothing else left to do
-    return Store.open(path)
+    with locked(path):
+        if not (path / MANIFEST).is_file():
+            finish(path, model, corpora, total, settings)
+        (path / BUILDING).unlink()  # the last step: a build killed just before has nothing else left to do
+        return Store.open(path)
 
 
 def finish(path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings) -> None:
     """Write what is not there yet: parts, index, manifest."""
     parts, skipped = write_parts(path, model, corpora, total, settings)
-    index = write_index(path, parts, settings)
+    index = write_index(path, parts, factory=settings.index, show_progress=settings.show_progress)
     write_manifest(path, model, [corpus_record(corpus) for corpus in corpora], parts, index, skipped.counts)
 
 
@@ -101,11 +91,13 @@ def write_manifest(
         segments=sum(part.segments for part in parts),
         skipped=skipped,
         parts=parts,
-        index=index,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        indexes=[index],
+        created=now(),
+        changed=now(),
+        change="built",
         knnmt=__version__,
     )
-    write_json(path / MANIFEST, manifest.to_json())
+    write_version(path, manifest)
 
 
 def check_place(path: Path, resume: bool) -> None:
@@ -116,7 +108,7 @@ def check_place(path: Path, resume: bool) -> None:
     if (path / BUILDING).is_file():
         if not resume:
             raise StoreError(f"{path}: holds an unfinished build; go on with --resume or remove it first")
-    elif path.is_dir() and any(file.name != f".{BUILDING}.partial" for file in path.iterdir()):
+    elif path.is_dir() and any(file.name not in (LOCK, f".{BUILDING}.partial") for file in path.iterdir()):
         raise StoreError(f"{path}: the folder is not empty; choose another place")
     elif path.exists() and not path.is_dir():
         raise StoreError(f"{path}: a file, not a folder; choose another place")
@@ -189,10 +181,7 @@ def write_parts(
         for chunk in chunks(segments, model, overlong, settings.part_entries):
             consumed += chunk.consumed
             advance(chunk.consumed - len(chunk.segments), 0)
-            first_segment = sum(part.segments for part in parts)
-            writer = PartWriter(
-                path, len(parts), chunk.segments, first_segment=first_segment, dimension=model.dimension
-            )
+            writer = PartWriter(path, len(parts), chunk.segments, dimension=model.dimension)
             write_keys(writer, model, settings.batch_tokens, advance)
             parts.append(writer.finish(consumed=consumed, skipped=dict(overlong.counts)))
     if not parts:
@@ -256,18 +245,6 @@ def write_keys(writer: PartWriter, model: TranslationModel, batch_tokens: int, a
         for position, segment, row in zip(batch, segments, keys, strict=True):
             writer.put(position, row[first : first + len(segment.target)])
         advance(len(batch), sum(len(segment.target) for segment in segments))
-
-
-def write_index(path: Path, parts: list[PartRecord], settings: BuildSettings) -> IndexRecord:
-    """Build the index beside its place, then move it there."""
-    temporary = path / f".{INDEX}.partial"
-    keys = [map_column(path / PARTS / part.name, "keys") for part in parts]
-    total = sum(part.entries for part in parts)
-    with progress_bar("indexing", total, show=settings.show_progress) as advance:
-        built = build_index(keys, temporary, factory=settings.index, on_entries=lambda count: advance(count, 0))
-    record = IndexRecord(built.factory, built.nprobe, built.recall, FileRecord.of(temporary))
-    rename_durably(temporary, path / INDEX)
-    return record
 
 
 def model_record(model: TranslationModel) -> ModelRecord:

@@ -13,7 +13,7 @@ from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
 from knnmt.mixing import mix, mix_best, neighbour_weights
-from knnmt.retrieval import Retriever
+from knnmt.retrieval import Neighbours, Retriever
 
 PAPER_K = 64
 
@@ -76,8 +76,13 @@ def retrieve(keys: torch.Tensor, retriever: Retriever, settings: SearchSettings)
     """Neighbours' tokens and weights, both [n, k], for keys [batch, time, dimension] taken row by row."""
     queries = keys.reshape(-1, keys.shape[-1]).float().cpu().numpy()
     found = retriever.search(queries, settings.k)
-    distances = torch.from_numpy(found.distances).to(keys.device)
-    return torch.from_numpy(found.tokens).to(keys.device), neighbour_weights(distances, settings.temperature)
+    return torch.from_numpy(found.tokens).to(keys.device), weights_of(found, settings.temperature).to(keys.device)
+
+
+def weights_of(found: Neighbours, temperature: float) -> torch.Tensor:
+    """The weight of each neighbour, [n, k]."""
+    trust = None if found.trust is None else torch.from_numpy(found.trust)
+    return neighbour_weights(torch.from_numpy(found.distances), temperature, trust)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from knnmt.corpus import check_plain, check_readable, read_lines
 from knnmt.errors import CorpusError, SettingsError
 from knnmt.languages import base_language
 from knnmt.progress import progress_bar
+from knnmt.store import Store
 from knnmt.translator import Translator
 from knnmt.version import __version__
 
@@ -128,14 +129,21 @@ def signature_of(translator: Translator) -> str:
     settings = translator.settings
     if not translator.retriever:
         return f"model:{model}|beam:{settings.beam}|v:{__version__}"
-    stores = "+".join(f"{store.path.name}@{store.fingerprint}" for store in translator.stores)
+    weighted = zip(translator.stores, translator.retriever.trust, strict=True)
+    stores = "+".join(store_name(store, trust) for store, trust in weighted)
     index = "+".join(index_name(searcher) for searcher in translator.retriever.searchers)
+    where = "".join(f"|where:{condition}" for condition in translator.retriever.where)
     return (
-        f"model:{model}|store:{stores}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
+        f"model:{model}|store:{stores}{where}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
         f"|beam:{settings.beam}|index:{index}|v:{__version__}"
     )
 
 
+def store_name(store: Store, trust: float) -> str:
+    return f"{store.path.name}@{store.fingerprint}" + ("" if trust == 1 else f"×{trust:g}")
+
+
 def index_name(searcher: Any) -> str:
-    factory, nprobe = searcher.store.manifest.index.factory, searcher.nprobe
-    return f"{factory},nprobe={nprobe}" if nprobe else str(factory)
+    indexes, nprobe = searcher.store.manifest.indexes, searcher.nprobe
+    factories = "&".join(index.factory for index in indexes)
+    return f"{factories},nprobe={nprobe}" if nprobe else factories

@@ -17,24 +17,32 @@ Keys = NDArray[np.float32]
 
 
 class ExactSearch:
-    """Search over keys [entries, dimension] that may be memory-mapped; only their norms are kept."""
+    """Search over keys [entries, dimension] that may be memory-mapped; only their norms are kept.
 
-    def __init__(self, keys: Keys) -> None:
+    Where `allowed` [entries] is given, the other keys are infinitely far away.
+    """
+
+    def __init__(self, keys: Keys, allowed: NDArray[np.bool_] | None = None) -> None:
         self.keys = torch.from_numpy(keys)
         self.norms = [norms_of(block) for block in self.blocks()]
+        if allowed is not None:
+            for number, norms in enumerate(self.norms):
+                norms[~torch.from_numpy(allowed[number * BLOCK :][:BLOCK])] = torch.inf
 
     def blocks(self) -> Iterator[torch.Tensor]:
         for first in range(0, len(self.keys), BLOCK):
             yield self.keys[first : first + BLOCK]
 
     def search(self, queries: Keys, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Squared distances and entries of the k nearest, both [queries, k], nearest first."""
+        """Squared distances and entries of the k nearest, both [queries, k], nearest first; −1: none left."""
         asked = torch.from_numpy(np.ascontiguousarray(queries))
-        entries = nearest(asked, zip(self.blocks(), self.norms, strict=True), k)[1]
+        rough, entries = nearest(asked, zip(self.blocks(), self.norms, strict=True), k)
         offsets = self.keys[entries] - asked[:, None, :]
         # Computed anew, these are free of the rounding that comes with norms.
-        distances, order = offsets.square_().sum(dim=-1).sort(dim=1, stable=True)
-        return distances.numpy(), entries.gather(1, order).numpy()
+        exact = offsets.square_().sum(dim=-1).masked_fill(rough.isinf(), torch.inf)
+        distances, order = exact.sort(dim=1, stable=True)
+        entries = entries.masked_fill(rough.isinf(), -1).gather(1, order)
+        return distances.numpy(), entries.numpy()
 
 
 def norms_of(keys: torch.Tensor) -> torch.Tensor:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from knnmt.decoding import SearchSettings
+from knnmt.decoding import SearchSettings, weights_of
 from knnmt.keys import catching_keys
-from knnmt.mixing import mix, neighbour_weights
+from knnmt.mixing import mix
 from knnmt.model import TranslationModel
 from knnmt.retrieval import Neighbours, Retriever
 from knnmt.store import Store, StoredSegment
@@ -159,7 +159,7 @@ def trace(
     """Each token with its probabilities and its neighbours."""
     logits, keys = states(model, source, tokens)
     found = retriever.search(keys.numpy(), settings.k)
-    weights = neighbour_weights(torch.from_numpy(found.distances), settings.temperature)
+    weights = weights_of(found, settings.temperature)
     mixed = mix(logits, torch.from_numpy(found.tokens), weights, settings.weight).exp()
     alone = torch.softmax(logits, dim=-1)
     memory = Memory(model, retriever)
@@ -215,7 +215,7 @@ class Memory:
     def neighbour(self, entry: int, weight: float, distance: float) -> Neighbour:
         store, local = self.retriever.locate(entry)
         at = np.array([local])
-        pair, ends = self.pair(store, int(store.gather("segments", at)[0]))
+        pair, ends = self.pair(store, int(store.segment_numbers(at)[0]))
         position = int(store.gather("positions", at)[0])
         return Neighbour(
             token=self.model.token_text(int(store.values[local])),
@@ -227,7 +227,7 @@ class Memory:
             prefix=pair.target[: ends[position]],
             corpus=pair.corpus,
             segment=pair.segment,
-            store=str(store.path),
+            store=self.retriever.name_of(store),
         )
 
     def pair(self, store: Store, segment: int) -> tuple[StoredSegment, list[int]]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.exact import ExactSearch, nearest, norms_of
+from knnmt.exact import nearest, norms_of
 from knnmt.files import flush_to_disk
 from knnmt.store import Array, starts
 
@@ -63,6 +63,34 @@ def build_index(
     nprobe = set_nprobe(index, PAPER_NPROBE)
     write_index(index, file)
     return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
+
+
+def extend_index(trained: Path, keys: list[Array], file: Path) -> BuiltIndex:
+    """An index of other keys that shares the clusters and codes of one that was trained."""
+    index = without_entries(trained)
+    for block in blocks(keys):
+        index.add(block)
+    write_index(index, file)
+    recall = measure_recall(index, keys, np.random.default_rng(0))
+    return BuiltIndex(f"clusters of {trained.name}", set_nprobe(index, None), recall)
+
+
+def without_entries(trained: Path) -> Any:
+    """What an index learned, without what it holds."""
+    index = faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)
+    ivf = ivf_of(index)
+    lists: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)
+    lists.this.disown()
+    ivf.replace_invlists(lists, True)
+    ivf.ntotal = index.ntotal = 0
+    return index
+
+
+def fits_exact_search(entries: int, trained: Path | None) -> bool:
+    """Whether looking at every key costs no more than finding the right clusters would."""
+    if trained is None:
+        return entries <= EXACT_ENTRIES
+    return bool(entries <= ivf_of(faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)).nlist)
 
 
 def make_index(factory: str, dimension: int) -> Any:
@@ -146,12 +174,12 @@ def open_index(file: Path, nprobe: int | None) -> Any:
     return index
 
 
-def exact_search(index: Any) -> ExactSearch | None:
-    """For an index that keeps the keys as they are: a faster search over the same memory-mapped keys."""
+def keys_inside(index: Any) -> Keys | None:
+    """The memory-mapped keys of an index that keeps them as they are."""
     if not isinstance(index, faiss.IndexFlatL2):
         return None
-    keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
-    return ExactSearch(keys.reshape(index.ntotal, index.d))
+    keys: Keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
+    return keys.reshape(index.ntotal, index.d)
 
 
 def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -> dict[str, float]:

@@ -89,6 +89,7 @@ class Observed:
     model: NDArray[np.float32]  # [n] log-probability of the reference token under the model alone
     distances: NDArray[np.float32]  # [n, k] of the neighbours, nearest first; infinite where there is none
     hits: NDArray[np.bool_]  # [n, k] whether the neighbour's token is the reference's
+    trust: NDArray[np.float32] | None = None  # [n, k] the weight of the neighbour's store; None: all alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def observe(model: TranslationModel, retriever: Retriever, pairs: Sequence[Encod
     chosen = logits[rows, columns].float().cpu()  # [n, vocabulary]
     alone = chosen.gather(1, tokens[:, None])[:, 0] - chosen.logsumexp(dim=-1)
     found = retriever.search(catch.keys[rows, columns].float().cpu().numpy(), k)
-    return Observed(alone.numpy(), found.distances, found.tokens == tokens.numpy()[:, None])
+    return Observed(alone.numpy(), found.distances, found.tokens == tokens.numpy()[:, None], found.trust)
 
 
 def positions_of(targets: Sequence[Sequence[int]], first: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -172,17 +173,23 @@ def summed_likelihoods(observed: Observed, grid: Grid) -> Floats:
         block = slice(first, first + POSITIONS)
         model, distances = np.exp(observed.model[block], dtype=np.float64), observed.distances[block]
         for number, temperature in enumerate(grid.temperatures):
-            shares = neighbour_shares(distances, observed.hits[block], temperature, grid.ks)
+            trust = None if observed.trust is None else observed.trust[block]
+            shares = neighbour_shares(distances, observed.hits[block], temperature, grid.ks, trust)
             sums[:, number] += mixed_likelihoods(model, shares, np.isfinite(distances[:, 0]), grid.weights)
     return sums
 
 
 def neighbour_shares(
-    distances: NDArray[np.float32], hits: NDArray[np.bool_], temperature: float, ks: Sequence[int]
+    distances: NDArray[np.float32],
+    hits: NDArray[np.bool_],
+    temperature: float,
+    ks: Sequence[int],
+    trust: NDArray[np.float32] | None = None,
 ) -> Floats:
     """p_knn of the reference token for the first k neighbours, [n, ks]; zero where there is no neighbour."""
     nearest = np.where(np.isfinite(distances[:, :1]), distances[:, :1], 0.0)
     masses = np.exp((nearest - distances.astype(np.float64)) / temperature)  # [n, k]
+    masses = masses if trust is None else masses * trust
     last = np.array(ks) - 1
     of_all, of_hits = np.cumsum(masses, axis=1)[:, last], np.cumsum(masses * hits, axis=1)[:, last]
     return np.asarray(np.divide(of_hits, of_all, out=np.zeros_like(of_all), where=of_all > 0))

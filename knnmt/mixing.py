@@ -8,13 +8,15 @@ Nothing here is larger than the vocabulary or than k × k: neighbours' probabili
 import torch
 
 
-def neighbour_weights(distances: torch.Tensor, temperature: float) -> torch.Tensor:
+def neighbour_weights(distances: torch.Tensor, temperature: float, trust: torch.Tensor | None = None) -> torch.Tensor:
     """Weights [n, k] that sum to 1 a row, from squared distances [n, k]; infinite distance: no weight.
 
-    A row without any neighbour is all zeros.
+    `trust` [n, k] is a factor on the mass of each neighbour. A row without any neighbour is all zeros.
     """
     nearest = distances.amin(dim=-1, keepdim=True)
     scores = (nearest - distances) / temperature  # subtracted first: large distances keep their digits
+    if trust is not None:
+        scores = scores + trust.log()
     return torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
 
 

@@ -5,7 +5,10 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as arrow
@@ -15,7 +18,7 @@ from numpy.typing import NDArray
 from knnmt.corpus import Segment
 from knnmt.errors import ModelError, StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
-from knnmt.store import COLUMNS, PARTS, FileRecord, PartRecord, starts
+from knnmt.store import COLUMNS, HASHES, PARTS, FileRecord, PartRecord, starts
 
 PART_RECORD = "part.json"
 
@@ -32,13 +35,10 @@ class EncodedSegment:
 class PartWriter:
     """One part under a temporary name: keys arrive in any order, straight to disk; `finish` puts it in place."""
 
-    def __init__(
-        self, store: Path, number: int, segments: Sequence[EncodedSegment], *, first_segment: int, dimension: int
-    ):
+    def __init__(self, store: Path, number: int, segments: Sequence[EncodedSegment], *, dimension: int):
         self.final = store / PARTS / f"{number:06d}"
         self.folder = self.final.with_name(f".{self.final.name}.partial")
         self.segments = segments
-        self.first_segment = first_segment
         self.rows = starts([len(segment.target) for segment in segments])
         self.entries = sum(len(segment.target) for segment in segments)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -63,28 +63,25 @@ class PartWriter:
         self.keys.flush()
         self._write_columns()
         self._write_segments()
-        names = [f"{column}.npy" for column in COLUMNS] + ["segments.parquet"]
+        names = [f"{column}.npy" for column in (*COLUMNS, HASHES)] + ["segments.parquet"]
         for name in names:
             flush_to_disk(self.folder / name)
         files = {name: FileRecord.of(self.folder / name) for name in names}
-        record = PartRecord(self.final.name, self.entries, len(self.segments), consumed, skipped, files)
+        record = PartRecord(self.final.name, self.entries, len(self.segments), consumed, skipped, now(), files)
         write_json(self.folder / PART_RECORD, asdict(record))
         rename_durably(self.folder, self.final)
         return record
 
     def _write_columns(self) -> None:
         lengths = [len(segment.target) for segment in self.segments]
-        numbers = np.arange(self.first_segment, self.first_segment + len(lengths))
         np.save(self.file("values"), np.concatenate([s.target for s in self.segments]).astype(COLUMNS["values"]))
-        np.save(self.file("segments"), np.repeat(numbers, lengths).astype(COLUMNS["segments"]))
+        np.save(self.file("segments"), np.repeat(np.arange(len(lengths)), lengths).astype(COLUMNS["segments"]))
         positions = np.concatenate([np.arange(length) for length in lengths])
         np.save(self.file("positions"), positions.astype(COLUMNS["positions"]))
+        np.save(self.file(HASHES), np.array([hashes_of(encoded.segment) for encoded in self.segments], np.uint64))
 
     def _write_segments(self) -> None:
-        rows = [
-            {"segment": number, **asdict(encoded.segment)}
-            for number, encoded in enumerate(self.segments, start=self.first_segment)
-        ]
+        rows = [row_of(encoded.segment) for encoded in self.segments]
         parquet.write_table(arrow.Table.from_pylist(rows, schema=SEGMENT_SCHEMA), self.folder / "segments.parquet")
 
 
@@ -97,13 +94,31 @@ def reserve_space(file: Path) -> None:
 
 SEGMENT_SCHEMA = arrow.schema(
     [
-        ("segment", arrow.uint32()),
         ("source", arrow.string()),
         ("target", arrow.string()),
         ("corpus", arrow.string()),
         ("number", arrow.uint64()),
+        ("created", arrow.string()),
+        ("metadata", arrow.map_(arrow.string(), arrow.string())),
     ]
 )
+
+
+def row_of(segment: Segment) -> dict[str, Any]:
+    return asdict(segment) | {"metadata": list(segment.metadata.items())}
+
+
+def hashes_of(segment: Segment) -> tuple[int, int]:
+    """Short hashes of the source and of the whole pair: how a duplicate is suspected without reading any text."""
+    return hash_of(segment.source), hash_of(f"{segment.source}\n{segment.target}")
+
+
+def hash_of(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def finished_parts(store: Path) -> list[PartRecord]:

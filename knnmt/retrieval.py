@@ -1,15 +1,21 @@
 """Asking the datastores: decoder states in, neighbours out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.index import exact_search, open_index, set_nprobe
-from knnmt.store import Store
+from knnmt.exact import ExactSearch
+from knnmt.index import keys_inside, open_index, set_nprobe
+from knnmt.selection import Condition, allowed_entries
+from knnmt.selective import search_allowed
+from knnmt.store import IndexRecord, Store, starts
+
+FEW = 20_000  # allowed entries, up to which their keys are held in memory and all looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +25,40 @@ class Neighbours:
     distances: NDArray[np.float32]  # [queries, k] squared; infinite where fewer than k were found
     entries: NDArray[np.int64]  # [queries, k] numbered through all stores; −1 where none
     tokens: NDArray[np.int64]  # [queries, k]; 0 where none
+    trust: NDArray[np.float32] | None = None  # [queries, k] the weight of each one's store; None: all alike
 
 
 class Retriever:
-    """One or several stores of the same model, searched as one."""
+    """One or several stores of the same model, searched as one.
 
-    def __init__(self, stores: Sequence[Store], *, nprobe: int | None = None):
+    `where` leaves only the entries that meet the conditions; `trust` is a weight for each store, which multiplies the
+    mass of its neighbours; `names` are what the stores are called in explanations.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        *,
+        nprobe: int | None = None,
+        where: Sequence[Condition] = (),
+        trust: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
+    ):
         check_same_model(stores)
         if nprobe is not None and nprobe < 1:
             raise SettingsError(f"--nprobe {nprobe}: must be at least 1")
         self.stores = list(stores)
-        self.searchers = [StoreSearcher(store, nprobe) for store in stores]
+        self.names = [str(store.path) for store in stores] if names is None else list(names)
+        self.where = list(where)
+        self.searchers = [StoreSearcher(store, nprobe, where) for store in stores]
         self.offsets = np.cumsum([0] + [store.entries for store in stores])
+        self.trust = [1.0] * len(stores) if trust is None else list(trust)
+        check_something_left(self)
 
     @property
     def entries(self) -> int:
-        return int(self.offsets[-1])
+        """How many may be found."""
+        return sum(searcher.entries for searcher in self.searchers)
 
     @property
     def fingerprint(self) -> str:
@@ -43,10 +67,24 @@ class Retriever:
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
         """Queries [n, dimension]; with several stores, the k nearest of all."""
-        found = [searcher.search(queries, k) for searcher in self.searchers]
-        for offset, neighbours in zip(self.offsets[1:-1], found[1:], strict=True):
+        found = [searcher.search(queries, k) for searcher in self.searchers if searcher.entries]
+        for offset, neighbours in zip(self.offsets_searched[1:], found[1:], strict=True):
             neighbours.entries[neighbours.entries >= 0] += offset
-        return found[0] if len(found) == 1 else merge(found, k)
+        return self.trusted(found[0] if len(found) == 1 else merge(found, k))
+
+    @cached_property
+    def offsets_searched(self) -> NDArray[np.int64]:
+        return np.array([offset for offset, s in zip(self.offsets, self.searchers, strict=False) if s.entries])
+
+    def trusted(self, found: Neighbours) -> Neighbours:
+        """The neighbours with the weights of their stores, where these differ."""
+        if len(set(self.trust)) == 1:
+            return found
+        stores = np.searchsorted(self.offsets, np.maximum(found.entries, 0), side="right") - 1
+        return replace(found, trust=np.array(self.trust, np.float32)[stores])
+
+    def name_of(self, store: Store) -> str:
+        return self.names[next(number for number, one in enumerate(self.stores) if one is store)]
 
     def locate(self, entry: int) -> tuple[Store, int]:
         """The store that an entry number belongs to, and its number there."""
@@ -55,25 +93,91 @@ class Retriever:
 
 
 class StoreSearcher:
-    """One store's index, with exact distances where the index only knows codes."""
+    """One store: its indexes, searched one after another, and what of it may be found."""
 
-    def __init__(self, store: Store, nprobe: int | None):
+    def __init__(self, store: Store, nprobe: int | None, where: Sequence[Condition] = ()):
+        store.hold()
         self.store = store
-        usual = store.manifest.index.nprobe  # None: the index has no clusters
-        self.index: Any = open_index(store.index_file, usual and (nprobe or usual))
-        self.nprobe = set_nprobe(self.index, None)
-        self.exact = exact_search(self.index)
+        allowed = allowed_entries(store, where)
+        self.entries = store.entries if allowed is None else int(allowed.sum())
+        self.pieces: list[Piece] = []
+        if allowed is not None and self.entries <= FEW and store.has_keys:
+            self.pieces = [FewEntries(store, allowed)]
+        else:
+            firsts = starts([index.entries for index in store.manifest.indexes])
+            for index, first in zip(store.manifest.indexes, firsts, strict=True):
+                here = None if allowed is None else allowed[first : first + index.entries]
+                self.pieces.append(IndexedEntries(store, index, int(first), nprobe, here))
+        self.nprobe = next((piece.nprobe for piece in self.pieces), None)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        k = min(k, self.store.entries)
-        if self.exact:
-            distances, entries = self.exact.search(queries, k)
-        else:
-            _, entries = self.index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
-            distances, entries = self.exact_distances(queries, entries)
+        found = [self.with_tokens(*piece.search(queries, min(k, piece.entries))) for piece in self.pieces]
+        return found[0] if len(found) == 1 else merge(found, min(k, self.entries))
+
+    def with_tokens(self, distances: NDArray[np.float32], entries: NDArray[np.int64]) -> Neighbours:
         none = entries < 0
         tokens = self.store.values[np.where(none, 0, entries)].astype(np.int64)
         return Neighbours(np.where(none, np.inf, distances), entries, np.where(none, 0, tokens))
+
+
+class Piece(Protocol):
+    """Some entries of a store that are searched together."""
+
+    entries: int
+    nprobe: int | None
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Squared distances and numbers of the k nearest, nearest first; −1 where there are fewer."""
+
+
+class FewEntries:
+    """So few entries are allowed that an index over all of them would hardly meet any: look at each."""
+
+    nprobe: int | None = None
+
+    def __init__(self, store: Store, allowed: NDArray[np.bool_]):
+        self.numbers = np.flatnonzero(allowed)
+        self.entries = len(self.numbers)
+        self.exact = ExactSearch(store.gather("keys", self.numbers).astype(np.float32)) if self.entries else None
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        if self.exact is None:
+            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        distances, rows = self.exact.search(queries, k)
+        return distances, self.numbers[rows]
+
+
+class IndexedEntries:
+    """One index and the entries that it covers, with exact distances where the index only knows codes."""
+
+    def __init__(
+        self, store: Store, index: IndexRecord, first: int, nprobe: int | None, allowed: NDArray[np.bool_] | None
+    ):
+        self.store = store
+        self.first = first
+        self.entries = index.entries
+        self.allowed = allowed
+        self.index: Any = open_index(store.index_file(index), index.nprobe and (nprobe or index.nprobe))
+        self.nprobe = set_nprobe(self.index, None)
+        keys = keys_inside(self.index)
+        self.exact = None if keys is None else ExactSearch(keys, allowed)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        if self.exact:
+            distances, entries = self.exact.search(queries, k)
+            return distances, self.numbered(entries)
+        distances, entries = self.search_index(np.ascontiguousarray(queries, dtype=np.float32), k)
+        entries = self.numbered(entries)
+        return self.exact_distances(queries, entries) if self.store.has_keys else (distances, entries)
+
+    def search_index(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        if self.allowed is not None:
+            return search_allowed(self.index, queries, k, self.allowed)
+        distances, entries = self.index.search(queries, k)
+        return distances, entries
+
+    def numbered(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.where(entries < 0, -1, entries + self.first)
 
     def exact_distances(
         self, queries: NDArray[np.float32], entries: NDArray[np.int64]
@@ -100,6 +204,15 @@ def merge(found: Sequence[Neighbours], k: int) -> Neighbours:
         nearest([neighbours.entries for neighbours in found]),
         nearest([neighbours.tokens for neighbours in found]),
     )
+
+
+def check_something_left(retriever: Retriever) -> None:
+    if retriever.entries:
+        return
+    names = ", ".join(str(store.path) for store in retriever.stores)
+    if retriever.where:
+        raise SettingsError(f"--where {' --where '.join(map(str, retriever.where))}: nothing in {names} meets it")
+    raise StoreError(f"{names}: every sentence pair has been removed; nothing is left to retrieve")
 
 
 def check_same_model(stores: Sequence[Store]) -> None:

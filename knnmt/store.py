@@ -1,8 +1,10 @@
-"""The datastore: a folder of immutable parts, an index, and a manifest that is written last.
+"""The datastore: a folder of immutable files, and a manifest that names those which are the store now.
 
 STORE/manifest.json
-STORE/parts/000000/{keys.npy, values.npy, segments.npy, positions.npy, segments.parquet, part.json}
-STORE/index.faiss
+STORE/parts/000000/{keys.npy, values.npy, segments.npy, positions.npy, hashes.npy, segments.parquet, part.json}
+STORE/index.faiss, index-000002.faiss …
+STORE/removed-000003.npy
+STORE/versions/000001.json …
 
 An entry is (key, value, segment, position): the decoder's state, the token that followed it, and where that was.
 Entries and segments are numbered through all parts, in the order of the corpus. docs/store.md has the details.
@@ -10,8 +12,11 @@ Entries and segments are numbered through all parts, in the order of the corpus.
 
 import hashlib
 import json
+import mmap
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +27,15 @@ from numpy.typing import NDArray
 from knnmt.errors import StoreError
 from knnmt.files import sha256_of
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 BUILDING = "building.json"
 INDEX = "index.faiss"
 PARTS = "parts"
+HASHES = "hashes"
 COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "positions": np.uint16}
 PAGES_HELD = 16_384  # of 4 KB
-PARTS_IN_MEMORY = 64  # tables of sentence pairs kept open by a reader that explains
+PARTS_IN_MEMORY = 64  # tables of sentence pairs that a reader keeps
 
 Array = NDArray[Any]
 
@@ -53,7 +59,13 @@ class PartRecord:
     segments: int
     consumed: int  # segments of the corpus read up to the end of this part, those left out too
     skipped: dict[str, int]  # and how many of them were left out, by reason
+    created: str  # the creation time of segments that have none of their own
     files: dict[str, FileRecord]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the keys are here, or only their codes in the index."""
+        return "keys.npy" in self.files
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "PartRecord":
@@ -77,10 +89,32 @@ class ModelRecord:
 
 @dataclass(frozen=True, slots=True)
 class IndexRecord:
+    """One index, over a run of parts that adjoin; its ids begin at 0."""
+
+    name: str
+    entries: int
     factory: str
     nprobe: int | None  # clusters searched, where the index has clusters
     recall: dict[str, float]  # {"k", "queries", "recall"}: measured against exact search
     file: FileRecord
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "IndexRecord":
+        return cls(**{**record, "file": FileRecord(**record["file"])})
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRecord:
+    """The segments that are no longer part of the memory: their numbers, ascending, in a file."""
+
+    name: str
+    segments: int
+    entries: int
+    file: FileRecord
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "RemovedRecord":
+        return cls(**{**record, "file": FileRecord(**record["file"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,29 +123,38 @@ class Manifest:
 
     model: ModelRecord
     corpora: list[dict[str, Any]]
-    entries: int
+    entries: int  # of all parts, the removed ones too
     segments: int
     skipped: dict[str, int]
     parts: list[PartRecord]
-    index: IndexRecord
+    indexes: list[IndexRecord]
     created: str
+    changed: str
+    change: str  # what made this version of the one before
     knnmt: str
+    removed: RemovedRecord | None = None
     tuned: dict[str, Any] | None = None
     version: int = 1
     format: int = FORMAT
+
+    @property
+    def index(self) -> IndexRecord:
+        """The first index: the one that was trained."""
+        return self.indexes[0]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Manifest":
-        index = dict(record.pop("index"))
+        removed = record["removed"]
         return cls(
             **{
                 **record,
                 "model": ModelRecord(**record["model"]),
                 "parts": [PartRecord.from_json(dict(part)) for part in record["parts"]],
-                "index": IndexRecord(**{**index, "file": FileRecord(**index["file"])}),
+                "indexes": [IndexRecord.from_json(index) for index in record["indexes"]],
+                "removed": removed and RemovedRecord.from_json(removed),
             }
         )
 
@@ -123,10 +166,17 @@ def read_manifest(path: Path) -> Manifest:
         if (path / BUILDING).is_file():
             raise StoreError(f"{path}: its build was not finished; run the same build with --resume")
         raise StoreError(f"{path}: not a datastore (no {MANIFEST} there)")
+    return manifest_in(file)
+
+
+def manifest_in(file: Path) -> Manifest:
+    """A manifest, or one of its earlier versions."""
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         if record["format"] > FORMAT:
-            raise StoreError(f"{path}: written by a newer knnmt ({record['knnmt']}); please upgrade")
+            raise StoreError(f"{file.parent}: written by a newer knnmt ({record['knnmt']}); please upgrade")
+        if record["format"] < FORMAT:
+            raise StoreError(f"{file.parent}: written by an older knnmt ({record['knnmt']}); build the store again")
         return Manifest.from_json(record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{file}: damaged ({error}); restore it from a copy or build again") from error
@@ -140,7 +190,9 @@ class StoredSegment:
     source: str
     target: str
     corpus: str
-    number: int
+    number: int  # line or unit of its file
+    created: str
+    metadata: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -151,6 +203,7 @@ class Store:
     manifest: Manifest
     _columns: dict[str, list[Array]] = field(default_factory=dict, repr=False, compare=False)
     _touched: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _pairs: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
     _tables: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -169,18 +222,23 @@ class Store:
 
     def files(self) -> dict[Path, FileRecord]:
         """Every file that the manifest names."""
-        parts = {
-            self.part_folder(part) / name: record for part in self.manifest.parts for name, record in part.files.items()
-        }
-        return parts | {self.index_file: self.manifest.index.file}
+        return files_of(self.path, self.manifest)
 
-    @property
-    def index_file(self) -> Path:
-        return self.path / INDEX
+    def index_file(self, index: IndexRecord) -> Path:
+        return self.path / index.name
 
     @property
     def entries(self) -> int:
+        """All entry numbers, those of removed segments among them."""
         return self.manifest.entries
+
+    @property
+    def live_entries(self) -> int:
+        return self.entries - (self.manifest.removed.entries if self.manifest.removed else 0)
+
+    @property
+    def live_segments(self) -> int:
+        return self.manifest.segments - (self.manifest.removed.segments if self.manifest.removed else 0)
 
     @property
     def bytes(self) -> int:
@@ -189,8 +247,8 @@ class Store:
     @property
     def fingerprint(self) -> str:
         """A name for exactly this content, for signatures."""
-        sums = [file.sha256 for part in self.manifest.parts for file in part.files.values()]
-        return hashlib.sha256("".join([*sums, self.manifest.index.file.sha256]).encode()).hexdigest()[:12]
+        sums = [record.sha256 for record in self.files().values()]
+        return hashlib.sha256("".join(sums).encode()).hexdigest()[:12]
 
     def part_folder(self, part: PartRecord) -> Path:
         return self.path / PARTS / part.name
@@ -209,11 +267,31 @@ class Store:
         """All tokens [entries]: four bytes an entry, held in memory because every step reads thousands of them."""
         return np.concatenate([np.asarray(column) for column in self.columns("values")])
 
+    @cached_property
+    def removed(self) -> NDArray[np.int64]:
+        """The numbers of removed segments, ascending."""
+        if self.manifest.removed is None:
+            return np.empty(0, np.int64)
+        return read_array(self.path / self.manifest.removed.name).astype(np.int64)
+
     def columns(self, name: str) -> list[Array]:
         """One column of each part, memory-mapped."""
         if name not in self._columns:
             self._columns[name] = [map_column(self.part_folder(part), name) for part in self.manifest.parts]
         return self._columns[name]
+
+    def hold(self) -> None:
+        """Open every file now: a later change may take it out of the folder, but not from a reader that has it open."""
+        for name in COLUMNS:
+            if name != "keys" or self.has_keys:
+                self.columns(name)
+        for part in range(len(self.manifest.parts)):
+            self.pairs_file(part)
+        _ = self.removed
+
+    @property
+    def has_keys(self) -> bool:
+        return all(part.has_keys for part in self.manifest.parts)
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
         """A column's rows for the given entries, [entries, …].
@@ -224,7 +302,7 @@ class Store:
         columns = self.columns(name)
         self._touched[name] = self._touched.get(name, 0) + len(entries)
         if self._touched[name] > PAGES_HELD:
-            self._columns.pop(name)
+            give_back_pages(columns)
             self._touched[name] = 0
         rows = np.empty((len(entries), *columns[0].shape[1:]), columns[0].dtype)
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
@@ -233,15 +311,87 @@ class Store:
             rows[here] = columns[part][entries[here] - self.first_entries[part]]
         return rows
 
+    def segment_numbers(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The segments that entries belong to."""
+        parts = np.searchsorted(self.first_entries, entries, side="right") - 1
+        numbers: NDArray[np.int64] = self.gather("segments", entries) + self.first_segments[parts]
+        return numbers
+
+    def entries_of(self, segments: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All entries of the given segments, which are in ascending order."""
+        found = [np.empty(0, np.int64)]
+        bounds = np.searchsorted(segments, [*self.first_segments, self.manifest.segments])
+        for part, (low, high) in enumerate(pairwise(bounds)):
+            rows = segments[low:high] - self.first_segments[part]
+            found += [run + self.first_entries[part] for run in runs_of(self.columns("segments")[part], rows)]
+        return np.concatenate(found)
+
+    def pairs_file(self, part: int) -> Any:
+        """The open file of a part's sentence pairs."""
+        if part not in self._pairs:
+            file = self.part_folder(self.manifest.parts[part]) / "segments.parquet"
+            self._pairs[part] = parquet.ParquetFile(file, memory_map=True)
+        return self._pairs[part]
+
+    def table(self, part: int) -> Any:
+        """The sentence pairs of a part."""
+        if part not in self._tables:
+            if len(self._tables) >= PARTS_IN_MEMORY:
+                self._tables.pop(next(iter(self._tables)))
+            self._tables[part] = self.pairs_file(part).read()
+        return self._tables[part]
+
     def segment(self, number: int) -> StoredSegment:
         """The sentence pair of that number."""
         part = int(np.searchsorted(self.first_segments, number, side="right")) - 1
-        if part not in self._tables:
-            if len(self._tables) >= PARTS_IN_MEMORY:
-                self._tables.clear()
-            self._tables[part] = parquet.read_table(self.part_folder(self.manifest.parts[part]) / "segments.parquet")
-        row = self._tables[part].slice(number - int(self.first_segments[part]), 1).to_pylist()[0]
-        return StoredSegment(**row)
+        row = self.table(part).slice(number - int(self.first_segments[part]), 1).to_pylist()[0]
+        return stored_segment(number, row, self.manifest.parts[part])
+
+    def segments_at(self, numbers: NDArray[np.int64]) -> list[StoredSegment]:
+        """The sentence pairs of several numbers, which are in ascending order."""
+        found = []
+        bounds = np.searchsorted(numbers, [*self.first_segments, self.manifest.segments])
+        for part, (low, high) in enumerate(pairwise(bounds)):
+            if low < high:
+                rows = self.table(part).take(numbers[low:high] - self.first_segments[part]).to_pylist()
+                record = self.manifest.parts[part]
+                found += [stored_segment(int(n), row, record) for n, row in zip(numbers[low:high], rows, strict=True)]
+        return found
+
+    def all_segments(self) -> Iterator[StoredSegment]:
+        """Every sentence pair of the memory, in order; removed ones are left out."""
+        gone = set(self.removed.tolist())
+        for part, record in enumerate(self.manifest.parts):
+            number = int(self.first_segments[part])
+            for row in self.table(part).to_pylist():
+                if number not in gone:
+                    yield stored_segment(number, row, record)
+                number += 1
+
+
+def stored_segment(number: int, row: dict[str, Any], part: PartRecord) -> StoredSegment:
+    metadata = dict(row.pop("metadata"))
+    return StoredSegment(segment=number, **row | {"created": row["created"] or part.created}, metadata=metadata)
+
+
+def files_of(path: Path, manifest: Manifest) -> dict[Path, FileRecord]:
+    """Every file that a manifest names."""
+    files = {path / PARTS / part.name / name: record for part in manifest.parts for name, record in part.files.items()}
+    files |= {path / index.name: index.file for index in manifest.indexes}
+    return files | ({path / manifest.removed.name: manifest.removed.file} if manifest.removed else {})
+
+
+def runs_of(column: Array, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Where each of some values stands in a column that is in ascending order."""
+    firsts, lasts = np.searchsorted(column, rows), np.searchsorted(column, rows, side="right")
+    return [np.arange(first, last) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def give_back_pages(columns: list[Array]) -> None:
+    for column in columns:
+        mapped = getattr(column, "_mmap", None)
+        if mapped is not None and hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def starts(lengths: list[int]) -> NDArray[np.int64]:
@@ -250,9 +400,13 @@ def starts(lengths: list[int]) -> NDArray[np.int64]:
 
 
 def map_column(folder: Path, name: str) -> Array:
-    """A column of a part, memory-mapped; no pickle is ever read."""
-    file = folder / f"{name}.npy"
+    """A column of a part, memory-mapped."""
+    return read_array(folder / f"{name}.npy", mapped=True)
+
+
+def read_array(file: Path, *, mapped: bool = False) -> Array:
+    """An array on disk; no pickle is ever read."""
     try:
-        return np.load(file, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return np.load(file, mmap_mode="r" if mapped else None, allow_pickle=False)  # type: ignore[no-any-return]
     except (OSError, ValueError) as error:
         raise StoreError(f"{file}: damaged ({error})") from error

@@ -1,9 +1,8 @@
 """`Translator`: the one object that a library user needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,14 +13,14 @@ from knnmt.decoding import SearchSettings, mixing_in, proposing
 from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
 from knnmt.keys import key_site_of, lock_of
+from knnmt.memories import StorePaths, open_memories
 from knnmt.model import TranslationModel, fingerprint, load_model
 from knnmt.progress import Advance
 from knnmt.retrieval import Retriever
-from knnmt.store import ModelRecord, Store
+from knnmt.selection import Condition
+from knnmt.store import ModelRecord, Store, read_manifest
 
 BATCH_TOKENS = 1024  # padded source tokens a batch, before beams
-
-StorePaths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Translator:
         self.translation_model = translation_model
         self.retriever = retriever
         self.settings = settings
+        self._reopen: Callable[[], tuple[Retriever, dict[str, Any]]] | None = None
 
     @classmethod
     def from_store(
@@ -62,12 +62,19 @@ class Translator:
         weight: float | None = None,
         beam: int | None = None,
         nprobe: int | None = None,
+        where: Sequence[str] = (),
     ) -> "Translator":
-        """Open one store or several of the same model; what is not given comes from the first store's tuning."""
-        opened = open_stores(stores)
-        settings = settings_for(opened, k=k, temperature=temperature, weight=weight, beam=beam)
-        retriever = Retriever(opened, nprobe=nprobe)
-        return cls(model_of_store(opened[0], model), retriever, settings)
+        """Open one store or several of the same model; what is not given comes from the first store's tuning.
+
+        A store may be given as `NAME=FOLDER:WEIGHT`. `where` holds conditions such as `corpus=house`: only sentence
+        pairs that meet them are ever looked at.
+        """
+        retriever = open_retriever(stores, nprobe=nprobe, where=where)
+        given = {"k": k, "temperature": temperature, "weight": weight, "beam": beam}
+        loaded = model_of_store(retriever.stores[0], model)
+        translator = cls(loaded, retriever, settings_for(retriever, **given))
+        translator._reopen = lambda: (open_retriever(stores, nprobe=nprobe, where=where), given)
+        return translator
 
     @classmethod
     def from_model(
@@ -90,6 +97,21 @@ class Translator:
     @property
     def stores(self) -> list[Store]:
         return self.retriever.stores if self.retriever else []
+
+    def refresh(self) -> bool:
+        """Take up what has changed in the stores since they were opened; tells whether anything has."""
+        if self._reopen is None or self.retriever is None:
+            return False
+        before = [store.manifest.version for store in self.stores]
+        if before == [read_manifest(store.path).version for store in self.stores]:
+            return False
+        retriever, given = self._reopen()
+        for store in retriever.stores:
+            check_fingerprint(store, store.manifest.model, self.translation_model.fingerprint, "the one that is loaded")
+        settings = settings_for(retriever, **given)
+        with lock_of(self.model):
+            self.retriever, self.settings = retriever, settings
+        return True
 
     def base(self) -> "Translator":
         """The same model without retrieval."""
@@ -179,17 +201,23 @@ def text_tokens(row: list[int], model: TranslationModel) -> list[int]:
     return tokens[: tokens.index(model.end_token) + 1] if model.end_token in tokens else tokens
 
 
-def open_stores(paths: StorePaths) -> list[Store]:
-    if isinstance(paths, str | Path):
-        paths = [paths]
-    return [Store.open(path) for path in paths]
+def open_retriever(stores: StorePaths, *, nprobe: int | None, where: Sequence[str] = ()) -> Retriever:
+    """Open one store or several, with the names and weights that were given with them."""
+    memories = open_memories(stores)
+    return Retriever(
+        [memory.store for memory in memories],
+        nprobe=nprobe,
+        where=[Condition.parse(text) for text in where],
+        trust=[memory.weight for memory in memories],
+        names=[memory.name for memory in memories],
+    )
 
 
-def settings_for(stores: Sequence[Store], **given: Any) -> SearchSettings:
-    """What the caller gave, else what the store was tuned to, else the paper's values."""
+def settings_for(retriever: Retriever, **given: Any) -> SearchSettings:
+    """What the caller gave, else what the first store was tuned to, else the paper's values."""
     defaults = SearchSettings()
-    entries = sum(store.entries for store in stores)
-    tuned = {"k": min(defaults.k, entries)} | (stores[0].manifest.tuned or {})
+    tuned = {"k": defaults.k} | (retriever.stores[0].manifest.tuned or {})
+    tuned["k"] = min(tuned["k"], retriever.entries)  # a filter may leave fewer than the store was tuned for
     chosen = {name: given[name] if given[name] is not None else tuned.get(name) for name in given}
     return replace(defaults, **{name: value for name, value in chosen.items() if value is not None})
 
@@ -226,12 +254,13 @@ def attach_retrieval(
     temperature: float | None = None,
     weight: float | None = None,
     nprobe: int | None = None,
+    where: Sequence[str] = (),
 ) -> Iterator[None]:
     """Add retrieval to a loaded Hugging Face model for the time of a `with` block; your own `generate` call goes on."""
-    opened = open_stores(stores)
-    record = opened[0].manifest.model
-    check_fingerprint(opened[0], record, fingerprint(model, tokenizer), "the one given")
-    settings = settings_for(opened, k=k, temperature=temperature, weight=weight)
+    retriever = open_retriever(stores, nprobe=nprobe, where=where)
+    record = retriever.stores[0].manifest.model
+    check_fingerprint(retriever.stores[0], record, fingerprint(model, tokenizer), "the one given")
+    settings = settings_for(retriever, k=k, temperature=temperature, weight=weight)
     site = key_site_of(model, record.key_site)
-    with lock_of(model), mixing_in(model, site, Retriever(opened, nprobe=nprobe), settings):
+    with lock_of(model), mixing_in(model, site, retriever, settings):
         yield

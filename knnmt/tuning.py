@@ -17,11 +17,11 @@ import numpy as np
 from knnmt.decoding import SearchSettings
 from knnmt.errors import StoreError
 from knnmt.evaluation import metrics, signature_of
-from knnmt.files import write_json
 from knnmt.likelihood import Place, Surface, survey_likelihood
 from knnmt.progress import Advance, progress_bar
-from knnmt.store import MANIFEST, Store, read_manifest
+from knnmt.store import Store
 from knnmt.translator import Translator
+from knnmt.versions import commit, locked
 
 SEED = 0
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
@@ -196,8 +196,5 @@ def work_of(rounds: Iterable[tuple[int, int]], candidates: int) -> int:
 
 def write_tuning(store: Store, tuning: Tuning) -> None:
     """Put the choice into the manifest, whose version goes up by one."""
-    manifest = read_manifest(store.path)
-    if manifest.version != store.manifest.version:
-        raise StoreError(f"{store.path}: changed while it was being tuned; run the same command again")
-    written = replace(manifest, tuned=tuning.to_json(), version=manifest.version + 1)
-    write_json(store.path / MANIFEST, written.to_json())
+    with locked(store.path):
+        commit(store, "tuned", tuned=tuning.to_json())

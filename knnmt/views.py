@@ -18,8 +18,9 @@ def store_facts(store: Store) -> dict[str, object]:
     manifest = store.manifest
     return {
         "path": str(store.path),
-        "entries": manifest.entries,
-        "segments": manifest.segments,
+        "entries": store.live_entries,
+        "segments": store.live_segments,
+        "removed": {"entries": store.entries - store.live_entries, "segments": len(store.removed)},
         "dimension": manifest.model.dimension,
         "index": manifest.index.factory,
         "nprobe": manifest.index.nprobe,
@@ -51,16 +52,18 @@ def show_store(store: Store, console: Console) -> None:
     probes = f", {manifest.index.nprobe} clusters searched" if manifest.index.nprobe else ""
     table = Table.grid(padding=(0, 2))
     rows = {
-        "entries": f"{manifest.entries:,} of dimension {manifest.model.dimension}",
-        "segments": f"{manifest.segments:,} from {', '.join(corpus['name'] for corpus in manifest.corpora)}",
+        "entries": f"{store.live_entries:,} of dimension {manifest.model.dimension}",
+        "segments": f"{store.live_segments:,} from {', '.join(corpus['name'] for corpus in manifest.corpora)}",
+        "removed": count_of(len(store.removed), "segment") if len(store.removed) else "nothing",
         "left out": ", ".join(f"{count:,} {reason}" for reason, count in manifest.skipped.items()) or "nothing",
         "model": f"{manifest.model.name} ({manifest.model.type}, {manifest.model.fingerprint})",
         "languages": f"{manifest.model.source_lang or '?'} → {manifest.model.target_lang or '?'}",
-        "index": f"{manifest.index.factory}{probes}",
+        "index": ", ".join(index.factory for index in manifest.indexes) + probes,
         "recall": f"{recall['recall']:.3f} at k={recall['k']:g} on {recall['queries']:g} queries",
         "tuned": tuned_line(manifest.tuned),
         "size": f"{store.bytes / 1e6:,.1f} MB in {count_of(len(manifest.parts), 'part')}",
         "made": f"{manifest.created} by knnmt {manifest.knnmt}",
+        "version": f"{manifest.version}: {manifest.change} at {manifest.changed}",
     }
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(value))

@@ -27,7 +27,7 @@ def test_entries_are_in_the_order_of_the_corpus(store: Store, embedded: Translat
     targets = embedded.encode_targets([segment.target for segment in read_demo("memory")[:80]])
     everything = np.arange(store.entries)
     assert store.values.tolist() == [token for target in targets for token in target]
-    assert store.gather("segments", everything).tolist() == [
+    assert store.segment_numbers(everything).tolist() == [
         number for number, target in enumerate(targets) for _ in target
     ]
     assert store.gather("positions", everything).tolist() == [at for target in targets for at in range(len(target))]
@@ -88,9 +88,9 @@ def test_verify_sees_one_changed_byte(copy: Path, file: str) -> None:
 
 
 def test_verify_sees_an_index_of_other_keys(copy: Path, other_store: Store) -> None:
-    shutil.copy(other_store.index_file, copy / "index.faiss")
+    shutil.copy(other_store.path / "index.faiss", copy / "index.faiss")
     manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["index"]["file"]["bytes"] = (copy / "index.faiss").stat().st_size
+    manifest["indexes"][0]["file"]["bytes"] = (copy / "index.faiss").stat().st_size
     (copy / "manifest.json").write_text(json.dumps(manifest))
     assert any("entries instead of" in problem for problem in problems_of(Store.open(copy)))
 
