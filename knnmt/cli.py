@@ -7,13 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from knnmt.errors import CorpusError, KnnmtError, SettingsError
+from knnmt.options import (
+    AsJson,
+    BatchTokens,
+    Beam,
+    CorpusOption,
+    IndexOption,
+    K,
+    Limit,
+    ModelOption,
+    NameOption,
+    Nprobe,
+    SourceLang,
+    SourceOption,
+    StoreArgument,
+    StoresOption,
+    TargetLang,
+    TargetOption,
+    Temperature,
+    Weight,
+    WhereOption,
+    corpora_of,
+    corpus_files,
+    errors,
+    output,
+)
+from knnmt.store_commands import store_commands
 from knnmt.version import __version__
 
 if TYPE_CHECKING:
-    from knnmt.corpus import Corpus
     from knnmt.translator import Translation, Translator
 
 WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # every error that the option parser raises
@@ -29,27 +53,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
-output = Console(highlight=False, markup=False, emoji=False)
-
-StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The datastore's folder.")]
-StoresOption = Annotated[list[Path] | None, typer.Option("--store", help="A datastore; may be given several times.")]
-ModelOption = Annotated[
-    str | None, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en; a store knows its own.")
-]
-SourceLang = Annotated[str | None, typer.Option("--source-lang", help="Source language, for example de.")]
-TargetLang = Annotated[str | None, typer.Option("--target-lang", help="Target language, for example en.")]
-K = Annotated[int | None, typer.Option("--k", help="Neighbours per step. [default: as tuned, else 64]")]
-Temperature = Annotated[
-    float | None, typer.Option("--temperature", help="Of the neighbours' softmax. [default: as tuned, else 10]")
-]
-Weight = Annotated[
-    float | None, typer.Option("--weight", help="Of the neighbours: 0 to 1. [default: as tuned, else 0.5]")
-]
-Beam = Annotated[int | None, typer.Option("--beam", help="Beams. [default: 5]")]
-Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 32]")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N pairs.")]
+app.add_typer(store_commands)
 
 
 def main() -> None:
@@ -104,18 +108,16 @@ def options(
 def build(
     store: StoreArgument,
     model: Annotated[str, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en.")],
-    corpus: Annotated[
-        list[Path] | None, typer.Option("--corpus", help="A .tmx, .tsv or .jsonl file (or .gz); may be repeated.")
-    ] = None,
-    source: Annotated[list[Path] | None, typer.Option("--source", help="Source lines; may be repeated.")] = None,
-    target: Annotated[list[Path] | None, typer.Option("--target", help="Target lines, aligned with --source.")] = None,
+    corpus: CorpusOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
-    name: Annotated[str | None, typer.Option("--name", help="The corpus's name. [default: its file's]")] = None,
-    index: Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")] = None,
+    name: NameOption = None,
+    index: IndexOption = None,
     limit: Limit = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
-    batch_tokens: Annotated[int, typer.Option("--batch-tokens", help="Padded tokens a forward pass.")] = 4096,
+    batch_tokens: BatchTokens = 4096,
     source_prefix: Annotated[
         str | None, typer.Option("--source-prefix", help="Text before every source, as T5 wants it.")
     ] = None,
@@ -144,30 +146,8 @@ def build(
     )
 
 
-def corpus_files(
-    corpus: list[Path] | None, source: list[Path] | None, target: list[Path] | None
-) -> list[tuple[Path, Path | None]]:
-    """What was given, as (file, None) or (source, target)."""
-    sources, targets = source or [], target or []
-    if len(sources) != len(targets):
-        raise SettingsError(f"--source was given {len(sources)} times but --target {len(targets)} times")
-    files: list[tuple[Path, Path | None]] = [*zip(sources, targets, strict=True)]
-    files += [(path, None) for path in corpus or []]
-    if not files:
-        raise SettingsError("--corpus, or --source and --target, is missing")
-    return files
-
-
-def corpora_of(
-    files: list[tuple[Path, Path | None]], languages: tuple[str | None, str | None], name: str | None
-) -> "list[Corpus]":
-    from knnmt.corpus import Corpus
-
-    return [Corpus(source, target, languages, name or "") for source, target in files]
-
-
 def make_translator(
-    stores: list[Path] | None,
+    stores: list[str] | None,
     model: str | None,
     *,
     source_lang: str | None = None,
@@ -180,7 +160,8 @@ def make_translator(
 
     if stores:
         refuse({"source_lang": source_lang, "target_lang": target_lang}, "a store knows its own; leave it out")
-        return Translator.from_store(stores, model=model, beam=beam, **retrieval)
+        where = retrieval.pop("where", None) or []
+        return Translator.from_store(stores, model=model, beam=beam, where=where, **retrieval)
     if model is None:
         raise SettingsError("--store or --model is missing")
     refuse(retrieval, "only with --store; the model alone retrieves nothing")
@@ -191,7 +172,8 @@ def make_translator(
 def refuse(given: dict[str, Any], reason: str) -> None:
     for name, value in given.items():
         if value is not None:
-            raise SettingsError(f"--{name.replace('_', '-')} {value}: {reason}")
+            shown = " ".join(value) if isinstance(value, list) else value
+            raise SettingsError(f"--{name.replace('_', '-')} {shown}: {reason}")
 
 
 @app.command()
@@ -205,6 +187,7 @@ def translate(
     weight: Weight = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
+    where: WhereOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Translate standard input, line by line, to standard output."""
@@ -220,6 +203,7 @@ def translate(
         weight=weight,
         beam=beam,
         nprobe=nprobe,
+        where=where,
     )
     if sys.stdin is None:
         raise SettingsError("standard input is closed; it is what would be translated")
@@ -268,6 +252,7 @@ def evaluate(
     weight: Weight = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
+    where: WhereOption = None,
     limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -287,6 +272,7 @@ def evaluate(
         weight=weight,
         beam=beam,
         nprobe=nprobe,
+        where=where,
     )
     evaluation = evaluate_translator(translator, sources, references, show_progress=sys.stderr.isatty())
     if as_json:
@@ -317,7 +303,7 @@ def tune(
     if plot:
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
-    translator = make_translator([store], model, beam=beam, nprobe=nprobe)
+    translator = make_translator([str(store)], model, beam=beam, nprobe=nprobe)
     files = {"source": source.name, "target": target.name}
     tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
     if plot:
@@ -343,6 +329,7 @@ def explain(
     weight: Weight = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
+    where: WhereOption = None,
     neighbours: Annotated[
         int, typer.Option("--neighbours", help="Memory sentences shown per word, or neighbours per token.")
     ] = 2,
@@ -360,7 +347,9 @@ def explain(
         raise SettingsError("--store is missing: only a translation with a datastore can be explained")
     if neighbours < 0:
         raise SettingsError(f"--neighbours {neighbours}: must be at least 0")
-    translator = make_translator(store, model, k=k, temperature=temperature, weight=weight, beam=beam, nprobe=nprobe)
+    translator = make_translator(
+        store, model, k=k, temperature=temperature, weight=weight, beam=beam, nprobe=nprobe, where=where
+    )
     explanation = translator.explain(text)
     if explanation.cut:
         errors.print("knnmt: the sentence is too long for the model; its end was not translated")

@@ -79,6 +79,10 @@ def without_entries(trained: Path) -> Any:
     """What an index learned, without what it holds."""
     index = faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)
     ivf = ivf_of(index)
+    if isinstance(ivf, faiss.IndexIVFFastScan):  # its lists are packed in a way of their own
+        index = faiss.read_index(str(trained))
+        index.reset()
+        return index
     lists: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)
     lists.this.disown()
     ivf.replace_invlists(lists, True)

@@ -1,0 +1,71 @@
+"""Options that several commands share, and what is made of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from knnmt.errors import SettingsError
+
+if TYPE_CHECKING:
+    from knnmt.corpus import Corpus
+
+errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+output = Console(highlight=False, markup=False, emoji=False)
+
+StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The datastore's folder.")]
+StoresOption = Annotated[
+    list[str] | None,
+    typer.Option("--store", help="A datastore, or NAME=FOLDER:WEIGHT; may be given several times."),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option("--where", help="Use only what meets this, such as corpus=house; may be given several times."),
+]
+CorpusOption = Annotated[
+    list[Path] | None, typer.Option("--corpus", help="A .tmx, .tsv or .jsonl file (or .gz); may be repeated.")
+]
+SourceOption = Annotated[list[Path] | None, typer.Option("--source", help="Source lines; may be repeated.")]
+TargetOption = Annotated[list[Path] | None, typer.Option("--target", help="Target lines, aligned with --source.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="The corpus's name. [default: its file's]")]
+IndexOption = Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")]
+BatchTokens = Annotated[int, typer.Option("--batch-tokens", help="Padded tokens a forward pass.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en; a store knows its own.")
+]
+SourceLang = Annotated[str | None, typer.Option("--source-lang", help="Source language, for example de.")]
+TargetLang = Annotated[str | None, typer.Option("--target-lang", help="Target language, for example en.")]
+K = Annotated[int | None, typer.Option("--k", help="Neighbours per step. [default: as tuned, else 64]")]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", help="Of the neighbours' softmax. [default: as tuned, else 10]")
+]
+Weight = Annotated[
+    float | None, typer.Option("--weight", help="Of the neighbours: 0 to 1. [default: as tuned, else 0.5]")
+]
+Beam = Annotated[int | None, typer.Option("--beam", help="Beams. [default: 5]")]
+Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 32]")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N pairs.")]
+
+
+def corpus_files(
+    corpus: list[Path] | None, source: list[Path] | None, target: list[Path] | None
+) -> list[tuple[Path, Path | None]]:
+    """What was given, as (file, None) or (source, target)."""
+    sources, targets = source or [], target or []
+    if len(sources) != len(targets):
+        raise SettingsError(f"--source was given {len(sources)} times but --target {len(targets)} times")
+    files: list[tuple[Path, Path | None]] = [*zip(sources, targets, strict=True)]
+    files += [(path, None) for path in corpus or []]
+    if not files:
+        raise SettingsError("--corpus, or --source and --target, is missing")
+    return files
+
+
+def corpora_of(
+    files: list[tuple[Path, Path | None]], languages: tuple[str | None, str | None], name: str | None
+) -> "list[Corpus]":
+    from knnmt.corpus import Corpus
+
+    return [Corpus(source, target, languages, name or "") for source, target in files]

@@ -1,0 +1,155 @@
+"""The commands that change a datastore, and those that show its past."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from knnmt.options import (
+    AsJson,
+    BatchTokens,
+    CorpusOption,
+    IndexOption,
+    Limit,
+    ModelOption,
+    NameOption,
+    SourceOption,
+    StoreArgument,
+    TargetOption,
+    corpora_of,
+    corpus_files,
+    errors,
+    output,
+)
+
+if TYPE_CHECKING:
+    from knnmt.adding import Added
+
+CONFLICTS_SHOWN = 5
+
+store_commands = typer.Typer()
+
+
+@store_commands.command()
+def add(
+    store: StoreArgument,
+    corpus: CorpusOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    model: ModelOption = None,
+    name: NameOption = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="A new translation of a known source takes the old one's place.")
+    ] = False,
+    limit: Limit = None,
+    batch_tokens: BatchTokens = 4096,
+) -> None:
+    """Add sentence pairs to a datastore; pairs that it has already are left out."""
+    from knnmt.adding import AddSettings, add_to_store
+    from knnmt.store import Store
+    from knnmt.translator import model_of_store
+
+    settings = AddSettings(replace=replace, limit=limit, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty())
+    files = corpus_files(corpus, source, target)
+    opened = Store.open(store)
+    languages = (opened.manifest.model.source_lang, opened.manifest.model.target_lang)
+    corpora = corpora_of(files, languages, name)
+    report(store, add_to_store(store, model_of_store(opened, model), corpora, settings))
+
+
+def report(path: Path, added: "Added") -> None:
+    """What was added, what was not, and which sources now have two translations."""
+    parts = [f"{added.segments:,} pairs added, {added.entries:,} entries"]
+    parts += [f"{added.duplicates:,} known already"] if added.duplicates else []
+    parts += [f"{added.replaced:,} replaced"] if added.replaced else []
+    parts += [f"left out: {added.skipped}"] if added.skipped.total else []
+    errors.print(f"{path}: {'; '.join(parts)}")
+    if added.conflicts and not added.replaced:
+        errors.print(
+            f"{len(added.conflicts):,} of them translate a known source anew; all are kept (--replace: the newest)"
+        )
+        for conflict in added.conflicts[:CONFLICTS_SHOWN]:
+            errors.print(f"  {conflict.source!r}: {conflict.before!r}, now also {conflict.now!r}")
+    if added.compact_suggested:
+        errors.print(f"the store has outgrown its index; `knnmt compact {path}` would make it faster")
+
+
+@store_commands.command()
+def remove(
+    store: StoreArgument,
+    segment: Annotated[list[int] | None, typer.Option("--segment", help="A number that `explain` shows.")] = None,
+    corpus: Annotated[list[str] | None, typer.Option("--corpus", help="Every segment of this corpus.")] = None,
+    source_text: Annotated[
+        list[str] | None, typer.Option("--source-text", help="Every segment with exactly this source sentence.")
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="Every segment that meets this, such as client=X.")
+    ] = None,
+) -> None:
+    """Remove sentence pairs: no translation uses them any more; `compact` takes them off the disk."""
+    from knnmt.removing import remove_from_store
+
+    _, gone = remove_from_store(
+        store, segments=segment or [], corpora=corpus or [], source_texts=source_text or [], where=where or []
+    )
+    errors.print(f"{store}: {gone:,} pairs removed")
+
+
+@store_commands.command()
+def merge(
+    store: StoreArgument,
+    others: Annotated[list[Path], typer.Argument(metavar="OTHER…", help="Stores of the same model.")],
+) -> None:
+    """Take the content of other datastores into one; they stay as they are."""
+    from knnmt.merging import merge_stores
+
+    merged = merge_stores(store, others)
+    errors.print(f"{store}: now {merged.live_segments:,} pairs, {merged.live_entries:,} entries")
+
+
+@store_commands.command()
+def compact(
+    store: StoreArgument,
+    index: IndexOption = None,
+    drop_keys: Annotated[
+        bool, typer.Option("--drop-keys", help="Keep only the index's codes: smaller, distances less exact.")
+    ] = False,
+) -> None:
+    """Write a datastore anew: what was removed leaves the disk, one index is trained, earlier versions go."""
+    from knnmt.compacting import compact_store
+    from knnmt.store import Store
+
+    before = Store.open(store).bytes
+    after = compact_store(store, index=index, drop_keys=drop_keys, show_progress=sys.stderr.isatty())
+    errors.print(f"{store}: {before / 1e6:,.1f} MB before, {after.bytes / 1e6:,.1f} MB now")
+
+
+@store_commands.command()
+def versions(store: StoreArgument, as_json: AsJson = False) -> None:
+    """List what was done to a datastore, and the versions that it can go back to."""
+    from knnmt.store import Store
+    from knnmt.versions import versions_of
+
+    facts = [
+        {"version": m.version, "changed": m.changed, "change": m.change, "segments": m.segments, "entries": m.entries}
+        for m in versions_of(Store.open(store))
+    ]
+    if as_json:
+        print(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    for fact in facts:
+        output.print(f"{fact['version']:>4}  {fact['changed']}  {fact['change']}")
+
+
+@store_commands.command()
+def rollback(
+    store: StoreArgument,
+    version: Annotated[int, typer.Argument(help="A version that `knnmt versions` lists.")],
+) -> None:
+    """Make an earlier version of a datastore the newest."""
+    from knnmt.versions import roll_back
+
+    store_now = roll_back(store, version)
+    errors.print(f"{store}: {store_now.manifest.change}, as version {store_now.manifest.version}")
