@@ -16,7 +16,9 @@ from lxml import etree
 
 from knnmt.corpus import Corpus, Skipped, survey
 from knnmt.errors import CorpusError
-from knnmt.tmx import best_first, normal_code, read_tmx, same_language
+from knnmt.languages import best_first, normal_code, same_language
+from knnmt.tmx import read_tmx
+from knnmt.units import Unit
 
 DOCTYPE = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
 STEADILY = settings(deadline=None, derandomize=True, max_examples=50)
@@ -39,7 +41,8 @@ def read(
     document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en"
 ) -> list[tuple[str, str]]:
     data = document.encode() if isinstance(document, str) else document
-    return list(read_tmx(io.BytesIO(data), "memory.tmx", source_lang, target_lang))
+    units = read_tmx(io.BytesIO(data), "memory.tmx", source_lang, target_lang)
+    return [(unit.source, unit.target) for unit in units]
 
 
 def message(document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en") -> str:
@@ -561,9 +564,9 @@ def test_memory_does_not_grow_with_the_units() -> None:
 def test_units_come_while_the_file_is_read() -> None:
     memory = Memory(50, end=b"<broken")
     pairs = read_tmx(memory, "memory.tmx", "de", "en")
-    assert next(pairs) == ("Satz 0", "Sentence 0")
+    assert next(pairs) == Unit("Satz 0", "Sentence 0")
     assert memory.reads <= 4
-    assert next(pairs) == ("Satz 1", "Sentence 1")
+    assert next(pairs) == Unit("Satz 1", "Sentence 1")
     with pytest.raises(CorpusError, match="broken TMX after unit 5000: "):
         list(pairs)
 
@@ -571,6 +574,6 @@ def test_units_come_while_the_file_is_read() -> None:
 def test_nothing_is_read_before_the_first_pair_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "memory.tmx"
     path.write_text("not xml", encoding="utf-8")
-    pairs = Corpus(path, languages=("de", "en")).pairs()
+    units = Corpus(path, languages=("de", "en")).units()
     with pytest.raises(CorpusError):
-        next(pairs)
+        next(units)
