@@ -93,14 +93,17 @@ def plain_text(segment: Any, name: str, number: int) -> str:
 
 
 def pair_of(unit: Any, source: tuple[str, list[Any]], target: tuple[str, list[Any]], name: str, number: int) -> Unit:
-    """The texts with what the unit and the two variants say of them."""
+    """The texts with what the unit and the two variants say of them; a change's time stands in for a missing one."""
     elements = [unit, *target[1], *source[1]]
     metadata = merged([facts_of(element, name, number) for element in elements])
-    dates = [str(element.get("creationdate")) for element in elements if element.get("creationdate")]
-    created = utc_time(dates[0]) if dates else ""
-    if dates and not created:
-        metadata.setdefault("creationdate", dates[0])
-    return Unit(source[0], target[0], created or utc_time(metadata.get("changedate", "")), metadata)
+    made, changed = (first_attribute(elements, key) for key in ("creationdate", "changedate"))
+    if made and not utc_time(made):
+        metadata.setdefault("creationdate", made)
+    return Unit(source[0], target[0], utc_time(made) or utc_time(changed), metadata)
+
+
+def first_attribute(elements: list[Any], name: str) -> str:
+    return next((str(element.get(name)) for element in elements if element.get(name)), "")
 
 
 def facts_of(element: Any, name: str, number: int) -> dict[str, str]:
