@@ -161,6 +161,27 @@ def test_a_segment_is_one_line(text: str, expected: str) -> None:
     assert one_line(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("record", "created", "metadata"),
+    [
+        ({}, "", {}),
+        ({"id": "7", "client": "A"}, "", {"id": "7", "client": "A"}),
+        ({"created": "2024-05-01T14:00:00+02:00"}, "2024-05-01T12:00:00Z", {}),
+        ({"created": "gestern"}, "", {"created": "gestern"}),
+        ({"corpus": "house"}, "", {}),
+        ({"score": 0.5, "tags": ["a"], "checked": True, "none": None}, "", {}),
+        ({"metadata": {"source": "x", "n": 1}}, "", {"source": "x"}),
+        ({"metadata": "text"}, "", {"metadata": "text"}),
+    ],
+)
+def test_other_fields_of_jsonl_are_metadata(
+    tmp_path: Path, record: dict[str, object], created: str, metadata: dict[str, str]
+) -> None:
+    for sides in ({"source": "a", "target": "b"}, {"translation": {"de": "a", "en": "b"}}):
+        corpus = one_file(tmp_path / "a.jsonl", json.dumps(record | sides))
+        assert list(corpus.segments(Skipped())) == [Segment("a", "b", "a", 1, created, metadata)]
+
+
 # The folder of a test is shared by its examples: each writes its files anew.
 STEADILY = settings(
     deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -452,6 +473,9 @@ def test_tsv_with_a_wrong_number_of_columns(tmp_path: Path, line: str, columns: 
         ('{"source": 1, "target": "a"}', "line 2: no text under 'source'"),
         ('{"source": ["a"], "target": "a"}', "line 2: no text under 'source'"),
         ('{"source": "a", "target": "\\ud83d"}', "line 2: the text under 'target' holds half a character"),
+        ('{"source": "a", "target": "b", "source": "c"}', "line 2: has 'source' twice"),
+        ('{"source": "a", "target": "b", "x": "\\ud83d"}', "line 2: the text under 'x' holds half a character"),
+        ('{"source": "a", "target": "b", "\\ud83d": "x"}', "line 2: the text under '\\ud83d' holds half a character"),
         ('{"translation": "a"}', "line 2: no text under 'source'"),
         ('{"translation": {}}', "line 2: no text under 'de'"),
         ('{"translation": {"de": "a"}}', "line 2: no text under 'en'"),

@@ -358,6 +358,92 @@ def test_what_surrounds_segments_is_not_text() -> None:
     assert read(document) == [("eins", "one")]
 
 
+# What a unit says of itself
+
+TIME = "2024-05-01T12:00:00Z"
+
+
+def facts(attributes: str, inside: str = "", variants: tuple[str, str] = ("", ""), inner: str = "") -> Unit:
+    """The unit with attributes and elements of its own and of its variants."""
+    sides = "".join(
+        f'<tuv xml:lang="{code}"{variant}>{inner}<seg>{code}</seg></tuv>'
+        for code, variant in zip(("de", "en"), variants, strict=True)
+    )
+    document = tmx(f"<tu{attributes}>{inside}{sides}</tu>")
+    [found] = read_tmx(io.BytesIO(document.encode()), "memory.tmx", "de", "en")
+    assert (found.source, found.target) == ("de", "en")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("attributes", "variants", "created", "metadata"),
+    [
+        ("", ("", ""), "", {}),
+        (' creationdate="20240501T120000Z"', ("", ""), TIME, {}),
+        (' creationdate="2024-05-01T14:00:00+02:00"', ("", ""), TIME, {}),
+        (' changedate="20240501T120000Z"', ("", ""), TIME, {"changedate": "20240501T120000Z"}),
+        (
+            ' creationdate="20240501T120000Z" changedate="20250101T000000Z"',
+            ("", ""),
+            TIME,
+            {"changedate": "20250101T000000Z"},
+        ),
+        ("", (' creationdate="20200101T000000Z"', ' creationdate="20240501T120000Z"'), TIME, {}),
+        ("", (' creationdate="20240501T120000Z"', ""), TIME, {}),
+        (' creationdate="gestern"', ("", ""), "", {"creationdate": "gestern"}),
+        (' creationdate="20241301T120000Z"', ("", ""), "", {"creationdate": "20241301T120000Z"}),
+        (
+            ' tuid="7" creationid="ANNA" usagecount="3"',
+            ("", ""),
+            "",
+            {"tuid": "7", "creationid": "ANNA", "usagecount": "3"},
+        ),
+        (
+            ' creationid="ANNA"',
+            (' creationid="B"', ' creationid="C" changeid="D"'),
+            "",
+            {"creationid": "ANNA", "changeid": "D"},
+        ),
+        ("", (' creationid="B"', ' creationid="C"'), "", {"creationid": "C"}),
+        (' srclang="*all*"', ("", ""), "", {}),
+    ],
+)
+def test_times_and_attributes(
+    attributes: str, variants: tuple[str, str], created: str, metadata: dict[str, str]
+) -> None:
+    found = facts(attributes, variants=variants)
+    assert (found.created, found.metadata) == (created, metadata)
+
+
+@pytest.mark.parametrize(
+    ("inside", "inner", "metadata"),
+    [
+        ("<note>n</note>", "", {"note": "n"}),
+        ("<note>n</note><note>m</note>", "", {"note": "n\nm"}),
+        ('<prop type="x">a &amp; b</prop>', "", {"x": "a & b"}),
+        ('<prop type="x">a</prop><prop type="y"/><prop type="x">b</prop>', "", {"x": "a\nb", "y": ""}),
+        ("<prop>a</prop>", "", {"prop": "a"}),
+        ('<prop type="x">a</prop>', '<prop type="x">a</prop>', {"x": "a"}),
+        ('<prop type="x">a</prop>', '<prop type="x">b</prop>', {"x": "a\nb\nb"}),
+        ("", "<note>n</note>", {"note": "n"}),
+        ('<prop type="corpus">house</prop>', "", {}),
+    ],
+)
+def test_notes_and_properties(inside: str, inner: str, metadata: dict[str, str]) -> None:
+    assert facts("", inside, inner=inner).metadata == metadata
+
+
+def test_only_the_chosen_variants_speak() -> None:
+    other = '<tuv xml:lang="fr" creationid="F"><note>french</note><seg>un</seg></tuv>'
+    assert facts("", other).metadata == {}
+
+
+def test_duplicate_ids_are_units_of_their_own() -> None:
+    """Ids are kept, not trusted: to hold all of them would take memory that grows with the file."""
+    same = unit(de="eins", en="one").replace("<tu>", '<tu tuid="1">')
+    assert read(tmx(same, same)) == [("eins", "one")] * 2
+
+
 PLAIN = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), max_size=12)
 
 
