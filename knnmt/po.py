@@ -13,13 +13,17 @@ import polib
 from knnmt.errors import CorpusError
 from knnmt.inputs import LONGEST, open_binary, read_lines
 from knnmt.languages import same_language
-from knnmt.units import Languages, Unit, joined
+from knnmt.units import Languages, Unit
 
 # A line that is neither blank nor a comment. polib itself would cut the last character of an unclosed string.
 STATEMENT = re.compile(r'((msgctxt|msgid|msgid_plural|msgstr|msgstr\[\d\])\s*)?"(?:[^"\\]|\\.)*"')
 OBSOLETE = re.compile(r"#~\|?\s?")
 CHARSET = re.compile(rb"Content-Type:[^\n]*?charset=([\w.:-]+)", re.IGNORECASE)
 HEADER_BYTES = 1 << 16
+BLOCK = 1 << 16  # characters that are parsed at once
+
+# polib takes comments before the first entry of a text for comments on the whole, so the first entry is this one.
+GUARD = 'msgid "guard"\nmsgstr "guard"\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +37,38 @@ class Entry:
 def read_po(path: Path, languages: Languages) -> Iterator[Unit]:
     """The messages of a catalogue; its source language is taken to be the wanted one, which it does not name."""
     singular: Callable[[int], int] = first_form
-    for entry in read_entries(path):
-        catalogue = parse(entry, path)
+    for block in blocks_of(read_entries(path)):
+        catalogue = parse(block, path)
         if catalogue.metadata:
             check_language(catalogue.metadata, languages[1], path)
             singular = singular_form(catalogue.metadata)
-        for message in catalogue:
-            yield from units_of(message, catalogue.header, singular)
+        for message in catalogue[1:]:
+            yield from units_of(message, singular)
 
 
-def parse(entry: Entry, path: Path) -> Any:
-    """One entry as a catalogue of its own, so that memory does not grow with the file."""
+def blocks_of(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+    """Some entries at a time: one by one polib would be slow, and all at once would take memory."""
+    block: list[Entry] = []
+    size = 0
+    for entry in entries:
+        block.append(entry)
+        size += len(entry.text)
+        if size > BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def parse(block: list[Entry], path: Path) -> Any:
+    """Entries as a catalogue of their own, behind a guard."""
     try:
-        return polib.pofile(entry.text, encoding="utf-8")
+        return polib.pofile(GUARD + "".join(entry.text for entry in block), encoding="utf-8")
     except OSError as error:
-        raise CorpusError(f"{path}: the entry at line {entry.line} is not PO") from error
+        if len(block) > 1:
+            for entry in block:
+                parse([entry], path)  # names the one that is wrong
+        raise CorpusError(f"{path}: the entry at line {block[0].line} is not PO") from error
 
 
 # Entries
@@ -63,6 +84,8 @@ def read_entries(path: Path) -> Iterator[Entry]:
         if ended and not statement.startswith(('"', "msgstr")):
             yield Entry(begun, "\n".join(lines) + "\n")
             lines, size, ended = [], 0, False
+        if not lines and statement.startswith('"'):
+            raise CorpusError(f"{path}: line {number} is not PO")
         if line.strip():
             begun = begun if lines else number
             lines.append(" ".join(line.splitlines()))  # polib takes other separators for line ends
@@ -133,9 +156,9 @@ def singular_form(header: dict[str, str]) -> Callable[[int], int]:
         return first_form
 
 
-def units_of(message: Any, header: str, singular: Callable[[int], int]) -> Iterator[Unit]:
+def units_of(message: Any, singular: Callable[[int], int]) -> Iterator[Unit]:
     """One pair, or one for each plural form."""
-    facts = facts_of(message, header)
+    facts = facts_of(message)
     unfinished = "marked obsolete" if message.obsolete else "marked fuzzy" if "fuzzy" in message.flags else ""
     if not message.msgid_plural:
         yield Unit(message.msgid, message.msgstr, "", facts, unfinished or untranslated(message.msgstr))
@@ -158,12 +181,15 @@ def plural_pairs(message: Any, singular: Callable[[int], int]) -> list[tuple[str
     return [(message.msgid if form == one else message.msgid_plural, form) for form in forms]
 
 
-def facts_of(message: Any, header: str) -> dict[str, str]:
-    """Context and comments. polib takes a comment before the first entry of a text for the catalogue's own."""
+def facts_of(message: Any) -> dict[str, str]:
+    """Context and comments."""
     references = " ".join(f"{file}:{line}" if line else file for file, line in message.occurrences)
     flags = ", ".join(flag for flag in message.flags if flag != "fuzzy")
     facts = {
-        "msgctxt": message.msgctxt, "note": "\n".join(filter(None, [header, message.tcomment])),
-        "extracted": message.comment, "reference": references, "flags": flags,
-    }  # fmt: skip
-    return joined((name, value) for name, value in facts.items() if value)
+        "msgctxt": message.msgctxt,
+        "note": message.tcomment,
+        "extracted": message.comment,
+        "reference": references,
+        "flags": flags,
+    }
+    return {name: value for name, value in facts.items() if value}

@@ -45,14 +45,16 @@ def read_table(path: Path, languages: Languages, columns: Columns = None) -> Ite
                 continue
             layout = Layout(0, 1, 2)
             check_two(cells, f"{path}: line {number}", separator)
-        yield unit_of_row(cells, layout, f"{path}: line {number}", separator)
+        if cells and layout is not None and len(cells) != layout.width:
+            raise CorpusError(f"{path}: line {number} has {counted(cells, separator)} instead of {layout.width}")
+        yield unit_of_row(cells, layout)
 
 
-def unit_of_row(cells: list[str], layout: Layout | None, where: str, separator: str) -> Unit:
+def unit_of_row(cells: list[str], layout: Layout | None) -> Unit:
     if not cells or layout is None:
         return Unit("", "")
-    if len(cells) != layout.width:
-        raise CorpusError(f"{where} has {counted(cells, separator)} instead of {layout.width}")
+    if not layout.others:
+        return Unit(cells[layout.source], cells[layout.target])
     fields = {name: cells[position] for position, name in layout.others if cells[position]}
     more = metadata_cell(fields)
     return described(cells[layout.source], cells[layout.target], fields, more)
@@ -71,13 +73,13 @@ def counted(cells: list[str], separator: str) -> str:
 
 def metadata_cell(fields: dict[str, str]) -> dict[str, str]:
     """The column that an export writes: a JSON object. Anything else under that name is text like the others."""
+    if not fields.get("metadata", "").startswith("{"):
+        return {}
     try:
-        record = json.loads(fields.get("metadata", ""))
-        more = texts_of(record)
+        more = texts_of(json.loads(fields["metadata"]))
     except (ValueError, RecursionError):
         return {}
-    if isinstance(record, dict):
-        del fields["metadata"]
+    del fields["metadata"]
     return more
 
 

@@ -108,9 +108,9 @@ def first_attribute(elements: list[Any], name: str) -> str:
 
 def facts_of(element: Any, name: str, number: int) -> dict[str, str]:
     """Attributes, notes and properties; `corpus` is the name under which a memory was once read."""
-    facts = [(key, str(element.get(key))) for key in ATTRIBUTES if element.get(key) is not None]
-    facts += [("note", text_inside(note, name, number)) for note in element.iterfind("{*}note")]
-    for prop in element.iterfind("{*}prop"):
+    facts = [(key, str(value)) for key, value in element.items() if key in ATTRIBUTES]
+    facts += [("note", text_inside(note, name, number)) for note in element.iterchildren("{*}note")]
+    for prop in element.iterchildren("{*}prop"):
         if prop.get("type") != "corpus":
             facts.append((str(prop.get("type", "prop")), text_inside(prop, name, number)))
     return joined(facts)

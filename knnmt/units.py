@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 Languages = tuple[str | None, str | None]
 
@@ -37,6 +38,7 @@ def described(source: str, target: str, fields: dict[str, str], more: dict[str, 
     return Unit(source, target, created, metadata)
 
 
+@lru_cache(maxsize=1024)
 def utc_time(text: str) -> str:
     """`20240501T120000Z` or `2024-05-01 14:00+02:00` as `2024-05-01T12:00:00Z`; empty where it is no time."""
     try:

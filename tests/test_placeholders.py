@@ -1,9 +1,14 @@
 """What a translation must repeat, and what the embedded model's tokenizer does to it."""
 
+from pathlib import Path
+
 import pytest
 
+from knnmt.building import build_store
+from knnmt.corpus import Corpus
 from knnmt.model import TranslationModel
 from knnmt.placeholders import missing, placeholders
+from knnmt.translator import Translator
 
 
 @pytest.mark.parametrize(
@@ -64,3 +69,16 @@ def test_what_the_embedded_model_can_carry(embedded: TranslationModel, text: str
     for ids in (embedded.encode_sources([text])[0], embedded.encode_targets([text])[0]):
         assert embedded.decode(ids) == decoded
     assert bool(missing(text, decoded)) == (text != decoded)
+
+
+def test_a_placeholder_travels_from_the_memory_into_the_translation(tmp_path: Path, embedded: TranslationModel) -> None:
+    """The model alone loses %s; the memory brings it back. {0} is not in the vocabulary, and `missing` says so."""
+    (tmp_path / "a.tsv").write_text(
+        "Die Datei %s fehlt.\tThe file %s is missing.\nDie Seite {0} fehlt.\tThe page {0} is missing.\n",
+        encoding="utf-8",
+    )
+    build_store(tmp_path / "store", embedded, [Corpus(tmp_path / "a.tsv")])
+    sources = ["Die Datei %s fehlt.", "Die Seite {0} fehlt."]
+    first, second = Translator.from_store([tmp_path / "store"]).translate(sources)
+    assert first == "The file %s is missing."
+    assert missing(sources[1], second) == ["{0}"]

@@ -132,7 +132,9 @@ def test_another_language(tmp_path: Path) -> None:
         ("eins\tone\n", "line 1 is not PO"),
         ('msgid "a"\nmsgstr "b"\n\nmsgid "c"\n', "the entry at line 4 has no msgstr; is the file cut off?"),
         ('msgstr "b"\n', "the entry at line 1 is not PO"),
-        ('"a"\nmsgid "a"\nmsgstr "b"\n', "the entry at line 1 is not PO"),
+        ('"a"\nmsgid "a"\nmsgstr "b"\n', "line 1 is not PO"),
+        ('msgid "a"\nmsgstr "b"\n\n"c"\n', "line 4 is not PO"),
+        ('msgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgid "d"\nmsgstr "e"\n', "the entry at line 4 is not PO"),
         ('msgid "a"\nmsgid "b"\nmsgstr "c"\n', "the entry at line 1 is not PO"),
         ('msgid "a"\nmsgstr "f\xfcr"\n'.encode("latin-1"), "line 2 is not UTF-8 (invalid start byte)"),
         ('msgid "a"\nmsgstr "b"\n'.encode("utf-16"), "line 1 is not UTF-8"),
@@ -146,6 +148,14 @@ def test_broken_files(tmp_path: Path, document: str | bytes, expected: str) -> N
 
 def test_duplicate_messages_are_units_of_their_own(tmp_path: Path) -> None:
     assert units(tmp_path, 'msgid "a"\nmsgstr "b"\n\n' * 2) == [Unit("a", "b")] * 2
+
+
+def test_entries_are_parsed_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = po("".join(f'# note {n}\nmsgid "{n}"\nmsgstr "-{n}"\n\n' for n in range(50)))
+    expected = [Unit(str(n), f"-{n}", "", {"note": f"note {n}"}) for n in range(50)]
+    for size in (1, 100, 1_000_000):
+        monkeypatch.setattr("knnmt.po.BLOCK", size)
+        assert units(tmp_path, document) == expected
 
 
 def test_an_endless_entry_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
