@@ -16,7 +16,6 @@ from lxml import etree
 
 from knnmt.corpus import Corpus, Skipped, survey
 from knnmt.errors import CorpusError
-from knnmt.languages import best_first, normal_code, same_language
 from knnmt.tmx import read_tmx
 from knnmt.units import Unit
 
@@ -116,72 +115,6 @@ def test_unknown_encoding() -> None:
 
 
 # Languages
-
-
-@pytest.mark.parametrize(
-    ("code", "wanted", "expected"),
-    [
-        ("de", "de", True),
-        ("DE", "de", True),
-        ("de-DE", "de", True),
-        ("de_AT", "de", True),
-        ("DE-de", "de", True),
-        ("de", "de-AT", True),
-        ("de", "de_AT", True),
-        ("de-AT", "de_at", True),
-        ("zh-Hans-CN", "zh-Hans", True),
-        ("deu", "de", True),
-        ("de-DE", "deu", True),
-        ("zho_Hans", "zh", True),
-        ("de-AT", "de-CH", False),
-        ("zh-Hant", "zh-Hans", False),
-        ("den", "de", False),
-        ("de", "den", False),
-        ("d", "de", False),
-        ("", "de", False),
-        ("de", "en", False),
-    ],
-)
-def test_same_language(code: str, wanted: str, expected: bool) -> None:
-    assert same_language(code, wanted) is expected
-    assert same_language(wanted, code) is expected
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"), [("DE", "de"), ("deu", "de"), ("de_AT", "de-at"), ("zho_Hans", "zh-hans"), ("", "")]
-)
-def test_normal_code(code: str, expected: str) -> None:
-    assert normal_code(code) == expected
-
-
-@pytest.mark.parametrize(
-    ("codes", "wanted", "other", "expected"),
-    [
-        (["de-AT", "de", "de-DE"], "de", "en", ["de", "de-AT", "de-DE"]),
-        (["de", "de-AT", "de-CH"], "de-AT", "en", ["de-AT", "de"]),
-        (["de", "de-CH"], "de-AT", "en", ["de"]),
-        (["de-CH"], "de-AT", "en", []),
-        (["pt-BR", "pt-PT"], "pt", "pt-BR", ["pt-PT"]),
-        (["pt-BR", "pt-PT"], "pt-BR", "pt", ["pt-BR"]),
-        (["pt-BR", "pt"], "pt-BR", "pt", ["pt-BR"]),
-    ],
-)
-def test_the_same_code_comes_before_a_regional_one(
-    codes: list[str], wanted: str, other: str, expected: list[str]
-) -> None:
-    assert best_first([(code, code) for code in codes], wanted, other) == expected
-
-
-LANGUAGE = st.sampled_from(["de", "de-AT", "DE_ch", "en", "en-GB", "fr", "deu", ""])
-
-
-@given(st.lists(LANGUAGE), LANGUAGE, LANGUAGE)
-@STEADILY
-def test_best_first_takes_only_the_language(codes: list[str], wanted: str, other: str) -> None:
-    chosen = best_first([(code, code) for code in codes], wanted, other)
-    assert all(same_language(code, wanted) for code in chosen)
-    exact = [code for code in codes if normal_code(code) == normal_code(wanted)]
-    assert chosen[: len(exact)] == exact
 
 
 @pytest.mark.parametrize("code", ["de", "DE", "de-DE", "de_AT", "DE-AT", "deu"])
