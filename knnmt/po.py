@@ -3,7 +3,7 @@
 import codecs
 import gettext
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Entry:
 
 def read_po(path: Path, languages: Languages) -> Iterator[Unit]:
     """The messages of a catalogue; its source language is taken to be the wanted one, which it does not name."""
-    singular: Callable[[int], int] = first_form
+    singular = 0
     for block in blocks_of(read_entries(path)):
         catalogue = parse(block, path)
         if catalogue.metadata:
@@ -143,20 +143,16 @@ def check_language(header: dict[str, str], wanted: str | None, path: Path) -> No
         raise CorpusError(f"{path}: has no text in {wanted!r}; its header says {language!r}")
 
 
-def first_form(number: int) -> int:  # noqa: ARG001
-    return 0
-
-
-def singular_form(header: dict[str, str]) -> Callable[[int], int]:
-    """The rule by which the language chooses a form; the form of 1 is the singular."""
+def singular_form(header: dict[str, str]) -> int:
+    """The form that the language's rule gives for 1; the first where the header has no rule that works."""
     match = re.search(r"plural\s*=\s*([^;]+)", header.get("Plural-Forms", ""))
     try:
-        return gettext.c2py(match.group(1).strip()) if match else first_form
-    except (ValueError, RecursionError):
-        return first_form
+        return gettext.c2py(match.group(1).strip())(1) if match else 0
+    except (ValueError, ArithmeticError, RecursionError):
+        return 0
 
 
-def units_of(message: Any, singular: Callable[[int], int]) -> Iterator[Unit]:
+def units_of(message: Any, singular: int) -> Iterator[Unit]:
     """One pair, or one for each plural form."""
     facts = facts_of(message)
     unfinished = "marked obsolete" if message.obsolete else "marked fuzzy" if "fuzzy" in message.flags else ""
@@ -172,13 +168,12 @@ def untranslated(target: str) -> str:
     return "" if target.strip() else "without a translation"
 
 
-def plural_pairs(message: Any, singular: Callable[[int], int]) -> list[tuple[str, int]]:
+def plural_pairs(message: Any, singular: int) -> list[tuple[str, int]]:
     """The form of 1 belongs to the singular, the others to the plural; a single form belongs to both."""
     forms = sorted(message.msgstr_plural)
     if len(forms) == 1:
         return [(message.msgid, forms[0]), (message.msgid_plural, forms[0])]
-    one = singular(1)
-    return [(message.msgid if form == one else message.msgid_plural, form) for form in forms]
+    return [(message.msgid if form == singular else message.msgid_plural, form) for form in forms]
 
 
 def facts_of(message: Any) -> dict[str, str]:

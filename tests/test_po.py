@@ -1,5 +1,6 @@
 """Catalogues of gettext: what is a translation, what is kept beside it, and how files are broken."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import polib
@@ -85,6 +86,8 @@ def test_context_and_comments_are_metadata(tmp_path: Path, blank: str) -> None:
         ("nplurals=1; plural=0;", ["Dateien"], [("file", "Dateien"), ("files", "Dateien")]),
         ("nplurals=2; plural=(n == 1);", ["Dateien", "Datei"], [("files", "Dateien"), ("file", "Datei")]),
         ("", ["Datei", "Dateien"], [("file", "Datei"), ("files", "Dateien")]),
+        ("nplurals=2; plural=n%0;", ["Datei", "Dateien"], [("file", "Datei"), ("files", "Dateien")]),
+        ("nplurals=2; plural=" + "(" * 500, ["Datei", "Dateien"], [("file", "Datei"), ("files", "Dateien")]),
         ("nplurals=2; plural=rubbish(", ["Datei", "Dateien"], [("file", "Datei"), ("files", "Dateien")]),
         (
             "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2);",
@@ -156,6 +159,16 @@ def test_entries_are_parsed_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
     for size in (1, 100, 1_000_000):
         monkeypatch.setattr("knnmt.po.BLOCK", size)
         assert units(tmp_path, document) == expected
+
+
+@given(st.text('msgidtr[]_plural"#~,|.: \\n\n0ax', max_size=60))
+@settings(
+    deadline=None, derandomize=True, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_text_gives_pairs_or_one_line(tmp_path: Path, text: str) -> None:
+    for document in (text, f'msgid "a"\nmsgstr "b"\n{text}', f'msgid "a"\n{text}\nmsgstr "b"\n'):
+        with suppress(CorpusError):
+            assert all(isinstance(unit, Unit) for unit in units(tmp_path, document))
 
 
 def test_an_endless_entry_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
