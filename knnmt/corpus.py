@@ -1,24 +1,33 @@
-"""Parallel text in, segments out: aligned plain text, TSV, JSONL and TMX, each also gzipped.
+"""Parallel text in, segments out: aligned plain text, tables, JSONL, TMX, XLIFF and PO, each also gzipped.
 
 Every reader is a generator, so memory does not grow with the corpus.
 """
 
-import gzip
-import json
-import stat
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, cast
 
 from knnmt.errors import CorpusError
-from knnmt.tmx import best_first, read_tmx
+from knnmt.inputs import check_readable, ending_of, read_lines, without_gz
+from knnmt.jsonl import read_jsonl
+from knnmt.po import read_po
+from knnmt.tables import TABLES, Columns, read_table
+from knnmt.tmx import read_tmx_file
+from knnmt.units import Languages, Unit
+from knnmt.xliff import read_xliff_file
 
-Pair = tuple[str, str]
-Languages = tuple[str | None, str | None]
+Reader = Callable[[Path, Languages], Iterator[Unit]]
+
+READERS: dict[str, Reader] = {
+    ".tsv": read_table,
+    ".csv": read_table,
+    ".jsonl": read_jsonl,
+    ".tmx": read_tmx_file,
+    ".xlf": read_xliff_file,
+    ".xliff": read_xliff_file,
+    ".po": read_po,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,8 @@ class Corpus:
     target: Path | None = None  # None: `source` holds both sides
     languages: Languages = (None, None)
     name: str = ""
+    columns: Columns = None  # of a table: the names of the source's and the target's column; None: as its header says
+    unfinished: bool = False  # also take what the file itself calls unfinished: XLIFF by state, PO by mark
 
     def __post_init__(self) -> None:
         for path in self.paths:
@@ -66,6 +77,8 @@ class Corpus:
             reader_for(self.source)
         else:
             check_plain(self.source, self.target)
+        if self.columns is not None and not self.is_table:
+            raise CorpusError(f"{self.source}: --columns is only for {' and '.join(TABLES)} files")
         if not self.name:
             object.__setattr__(self, "name", default_name(self.source))
 
@@ -73,18 +86,26 @@ class Corpus:
     def paths(self) -> list[Path]:
         return [self.source] if self.target is None else [self.source, self.target]
 
-    def pairs(self) -> Iterator[Pair]:
-        """All pairs as they stand in the file, empty ones too."""
+    @property
+    def is_table(self) -> bool:
+        return self.target is None and ending_of(self.source) in TABLES
+
+    def units(self) -> Iterator[Unit]:
+        """Everything that the file holds as a pair, empty and unfinished ones too."""
         if self.target is not None:
             return read_aligned(self.source, self.target)
+        if self.is_table:
+            return read_table(self.source, self.languages, self.columns)
         return reader_for(self.source)(self.source, self.languages)
 
     def segments(self, skipped: Skipped) -> Iterator[Segment]:
-        """The pairs that have text on both sides; the others are counted in `skipped`."""
-        for number, (source, target) in enumerate(self.pairs(), start=1):
-            source, target = one_line(source), one_line(target)
-            if source and target:
-                yield Segment(source, target, self.name, number)
+        """The finished pairs that have text on both sides; the others are counted in `skipped`."""
+        for number, unit in enumerate(self.units(), start=1):
+            source, target = one_line(unit.source), one_line(unit.target)
+            if unit.unfinished and not (self.unfinished and target):
+                skipped.add(unit.unfinished)
+            elif source and target:
+                yield Segment(source, target, self.name, number, unit.created, unit.metadata)
             else:
                 skipped.add("with an empty side")
 
@@ -98,14 +119,15 @@ def read_segments(corpora: Iterable[Corpus], skipped: Skipped) -> Iterator[Segme
 def survey(corpora: Iterable[Corpus], *, limit: int | None = None) -> int:
     """Read everything once and count the segments, so that a bad file is known before hours of work."""
     corpora = list(corpora)
+    skipped = Skipped()
     total = 0
-    for _ in read_segments(corpora, Skipped()):
+    for _ in read_segments(corpora, skipped):
         total += 1
         if limit is not None and total >= limit:
             break
     if not total:
         names = ", ".join(str(path) for corpus in corpora for path in corpus.paths)
-        raise CorpusError(f"{names}: no sentence pairs found")
+        raise CorpusError(f"{names}: no sentence pairs found" + (f" ({skipped})" if skipped.total else ""))
     return total
 
 
@@ -119,121 +141,16 @@ def default_name(path: Path) -> str:
     return without_gz(path).rsplit(".", 1)[0] or path.name
 
 
-def without_gz(path: Path) -> str:
-    return path.name[:-3] if is_gzipped(path) else path.name
-
-
-def is_gzipped(path: Path) -> bool:
-    return path.suffix.lower() == ".gz"
-
-
-def check_readable(path: Path) -> None:
-    """A regular file that may be read: a corpus is read more than once, so a pipe will not do."""
-    try:
-        mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise CorpusError(f"{path}: not a regular file, and it must be read more than once")
-        with path.open("rb") as file:
-            file.read(1)
-    except OSError as error:
-        raise CorpusError(f"{path}: {reason_of(error)}") from error
-
-
-def reason_of(error: Exception) -> str:
-    """What the system says, without the file's name."""
-    return (getattr(error, "strerror", None) or str(error)).lower()
-
-
-@contextmanager
-def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked where its name ends in .gz."""
-    try:
-        with cast(BinaryIO, gzip.open(path, "rb")) if is_gzipped(path) else path.open("rb") as file:
-            yield file
-    except (OSError, EOFError, zlib.error) as error:
-        raise CorpusError(f"{path}: cannot be read to its end: {reason_of(error)}") from error
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """Lines of UTF-8 text without their line ends."""
-    with open_binary(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise CorpusError(f"{path}: line {number} is not UTF-8 ({error.reason})") from error
-            if "\0" in text:
-                raise CorpusError(f"{path}: line {number} is not UTF-8 text (it holds a zero byte)")
-            yield text
-
-
-def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
+def read_aligned(source: Path, target: Path) -> Iterator[Unit]:
     """Two files of the same number of lines."""
     for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
         if left is None or right is None:
             shorter, longer = (source, target) if left is None else (target, source)
             raise CorpusError(f"{shorter}: ends at line {number - 1}, but {longer} goes on; lines must be aligned")
-        yield left, right
+        yield Unit(left, right)
 
 
-def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:  # noqa: ARG001
-    """Source and target, separated by a tab."""
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
-        if line.strip() and len(columns) != 2:
-            raise CorpusError(f"{path}: line {number} has {len(columns)} tab-separated columns instead of 2")
-        yield (columns[0], columns[1]) if line.strip() else ("", "")
-
-
-def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Objects with `source` and `target`, or with `translation` by language code as in Hugging Face data sets."""
-    for number, line in enumerate(read_lines(path), start=1):
-        try:
-            yield pair_of_object(json.loads(line), languages) if line.strip() else ("", "")
-        except json.JSONDecodeError as error:
-            raise CorpusError(f"{path}: line {number}, column {error.colno} is not JSON: {error.msg}") from error
-        except (ValueError, RecursionError) as error:
-            raise CorpusError(f"{path}: line {number}: {error}") from error
-
-
-def pair_of_object(record: Any, languages: Languages) -> Pair:
-    """The two sides of one JSON object; ValueError says what is wrong with it."""
-    if isinstance(record, dict) and isinstance(record.get("translation"), dict):
-        return texts_by_language(record["translation"], languages)
-    if not isinstance(record, dict):
-        raise ValueError("not an object with 'source' and 'target'")
-    return text_under(record.get("source"), "source"), text_under(record.get("target"), "target")
-
-
-def texts_by_language(record: dict[str, Any], languages: Languages) -> Pair:
-    """The texts under two language codes; `zh` finds `zh_CN`."""
-    source, target = languages
-    if source is None or target is None:
-        raise ValueError("name the languages with --source-lang and --target-lang")
-    sources, targets = best_first(record.items(), source, target), best_first(record.items(), target, source)
-    return text_under(next(iter(sources), None), source), text_under(next(iter(targets), None), target)
-
-
-def text_under(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"no text under {name!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair
-        raise ValueError(f"the text under {name!r} holds half a character") from error
-    return value
-
-
-def read_tmx_pairs(path: Path, languages: Languages) -> Iterator[Pair]:
-    """The units of a translation memory."""
-    with open_binary(path) as file:
-        yield from read_tmx(file, str(path), *languages)
-
-
-READERS = {".tsv": read_tsv, ".jsonl": read_jsonl, ".tmx": read_tmx_pairs}
-
-
-def reader_for(path: Path) -> Callable[[Path, Languages], Iterator[Pair]]:
+def reader_for(path: Path) -> Reader:
     """The reader that the file's ending asks for."""
     if ending_of(path) not in READERS:
         raise CorpusError(f"{path}: not one of {', '.join(READERS)}; for two aligned files use --source and --target")
@@ -245,7 +162,3 @@ def check_plain(*paths: Path) -> None:
     for path in paths:
         if ending_of(path) in READERS:
             raise CorpusError(f"{path}: not plain text; a {ending_of(path)} file goes to --corpus")
-
-
-def ending_of(path: Path) -> str:
-    return Path(without_gz(path)).suffix.lower()

@@ -9,8 +9,9 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from knnmt.corpus import check_plain, check_readable, read_lines
+from knnmt.corpus import check_plain
 from knnmt.errors import CorpusError, SettingsError
+from knnmt.inputs import check_readable, read_lines
 from knnmt.languages import base_language
 from knnmt.progress import progress_bar
 from knnmt.store import Store

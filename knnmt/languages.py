@@ -1,8 +1,12 @@
 """Language codes: what a person writes (`de`), and what a multilingual model calls it (`de_DE`, `deu_Latn`)."""
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import TypeVar
 
 from knnmt.errors import ModelError
+
+Item = TypeVar("Item")
 
 # ISO 639-1 to the ISO 639-3 codes that NLLB uses, with the script where there are several.
 NLLB_NAMES = {
@@ -65,3 +69,29 @@ def base_language(code: str | None) -> str:
     short = (code or "").replace("-", "_").split("_")[0].lower()
     two_letters = {name.split("_")[0]: two for two, name in NLLB_NAMES.items() if len(two) == 2}
     return two_letters.get(short, short)
+
+
+def best_first(items: Iterable[tuple[str, Item]], wanted: str, other: str) -> list[Item]:
+    """What is in the wanted language: under its own code first, then under a regional one that is not the other's."""
+    coded = [(normal_code(code), item) for code, item in items]
+    exact = [item for code, item in coded if code == normal_code(wanted)]
+    apart = (normal_code(wanted), normal_code(other))
+    return exact + [item for code, item in coded if code not in apart and same_language(code, wanted)]
+
+
+@lru_cache(maxsize=1024)
+def normal_code(code: str) -> str:
+    """`DE`, `de` and `deu` are `de`; `de_AT` is `de-at`."""
+    language, *region = code.replace("_", "-").lower().split("-")
+    return "-".join([base_language(language), *region])
+
+
+def same_language(code: str, wanted: str) -> bool:
+    """`de` matches `de-AT`, and `de-AT` matches `de`; `de-AT` does not match `de-CH`."""
+    code, wanted = normal_code(code), normal_code(wanted)
+    return code == wanted or code.startswith(f"{wanted}-") or wanted.startswith(f"{code}-")
+
+
+def listed(codes: Iterable[str]) -> str:
+    """Language codes as an error message names them."""
+    return ", ".join(sorted(filter(None, codes))) or "no language codes"

@@ -45,6 +45,10 @@ def aligned(folder: Path, source: str | bytes, target: str | bytes, *, gz: str =
     return Corpus(write(folder / f"text.de{gz}", source), write(folder / f"text.en{gz}", target))
 
 
+def pairs_of(corpus: Corpus) -> list[tuple[str, str]]:
+    return [(unit.source, unit.target) for unit in corpus.units()]
+
+
 def kept_and_skipped(corpus: Corpus) -> tuple[list[tuple[int, str, str]], dict[str, int]]:
     skipped = Skipped()
     segments = list(corpus.segments(skipped))
@@ -67,7 +71,7 @@ def message(corpus: Corpus) -> str:
 @pytest.mark.parametrize("name", ONE_FILE)
 def test_one_file_holds_both_sides(tmp_path: Path, name: str, gz: str) -> None:
     corpus = one_file(tmp_path / f"{name}{gz}", ONE_FILE[name])
-    assert list(corpus.pairs()) == PAIRS
+    assert pairs_of(corpus) == PAIRS
     assert corpus.name == name.rsplit(".", 1)[0]
     assert corpus.paths == [tmp_path / f"{name}{gz}"]
 
@@ -75,13 +79,13 @@ def test_one_file_holds_both_sides(tmp_path: Path, name: str, gz: str) -> None:
 @pytest.mark.parametrize("gz", ["", ".gz"])
 def test_two_aligned_files(tmp_path: Path, gz: str) -> None:
     corpus = aligned(tmp_path, "Guten Tag\nÖl 漢字 😀\n", "Good day\noil\n", gz=gz)
-    assert list(corpus.pairs()) == PAIRS
+    assert pairs_of(corpus) == PAIRS
     assert corpus.name == "text"
 
 
 def test_only_one_of_two_aligned_files_is_gzipped(tmp_path: Path) -> None:
     corpus = Corpus(write(tmp_path / "a.de.gz", "eins\n"), write(tmp_path / "a.en", "one\n"))
-    assert list(corpus.pairs()) == [("eins", "one")]
+    assert pairs_of(corpus) == [("eins", "one")]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +134,7 @@ def test_a_given_name_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gz", ["", ".gz"])
 def test_lines_end_at_line_feeds_alone(tmp_path: Path, content: str, expected: list[str], gz: str) -> None:
     corpus = aligned(tmp_path, content, "x\n" * len(expected), gz=gz)
-    assert [source for source, _ in corpus.pairs()] == expected
+    assert [source for source, _ in pairs_of(corpus)] == expected
 
 
 @pytest.mark.parametrize("break_", ["\u2028", "\u2029", "\u0085", "\x0c", "\x0b", "\x1c"])
@@ -138,7 +142,7 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path, content: str, expected: l
 def test_one_file_forms_end_lines_at_line_feeds_alone(tmp_path: Path, break_: str, form: str) -> None:
     line = {"tsv": f"a{break_}b\tc", "jsonl": json.dumps({"source": f"a{break_}b", "target": "c"}, ensure_ascii=False)}
     corpus = one_file(tmp_path / f"text.{form}", f"\ufeff{line[form]}\r\n{line[form]}")
-    assert list(corpus.pairs()) == [(f"a{break_}b", "c")] * 2
+    assert pairs_of(corpus) == [(f"a{break_}b", "c")] * 2
     assert kept_and_skipped(corpus)[0] == [(1, "a b", "c"), (2, "a b", "c")]
 
 
@@ -157,6 +161,27 @@ def test_a_segment_is_one_line(text: str, expected: str) -> None:
     assert one_line(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("record", "created", "metadata"),
+    [
+        ({}, "", {}),
+        ({"id": "7", "client": "A"}, "", {"id": "7", "client": "A"}),
+        ({"created": "2024-05-01T14:00:00+02:00"}, "2024-05-01T12:00:00Z", {}),
+        ({"created": "gestern"}, "", {"created": "gestern"}),
+        ({"corpus": "house"}, "", {}),
+        ({"score": 0.5, "tags": ["a"], "checked": True, "none": None}, "", {}),
+        ({"metadata": {"source": "x", "n": 1}}, "", {"source": "x"}),
+        ({"metadata": "text"}, "", {"metadata": "text"}),
+    ],
+)
+def test_other_fields_of_jsonl_are_metadata(
+    tmp_path: Path, record: dict[str, object], created: str, metadata: dict[str, str]
+) -> None:
+    for sides in ({"source": "a", "target": "b"}, {"translation": {"de": "a", "en": "b"}}):
+        corpus = one_file(tmp_path / "a.jsonl", json.dumps(record | sides))
+        assert list(corpus.segments(Skipped())) == [Segment("a", "b", "a", 1, created, metadata)]
+
+
 # The folder of a test is shared by its examples: each writes its files anew.
 STEADILY = settings(
     deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -172,7 +197,7 @@ def test_aligned_files_give_back_what_was_written(
     sides = ["".join(pair[side] + end for pair in pairs) for side in (0, 1)]
     if not final and pairs and all(pairs[-1]):
         sides = [side.removesuffix(end) for side in sides]
-    assert list(aligned(tmp_path, *sides, gz=gz).pairs()) == pairs
+    assert pairs_of(aligned(tmp_path, *sides, gz=gz)) == pairs
 
 
 @given(st.lists(st.tuples(TEXT, TEXT)), st.sampled_from(["", ".gz"]))
@@ -180,8 +205,8 @@ def test_aligned_files_give_back_what_was_written(
 def test_jsonl_gives_back_what_was_written(tmp_path: Path, pairs: list[tuple[str, str]], gz: str) -> None:
     plain = "".join(json.dumps({"source": s, "target": t}, ensure_ascii=False) + "\n" for s, t in pairs)
     nested = "".join(json.dumps({"translation": {"en": t, "de": s}}) + "\n" for s, t in pairs)
-    assert list(one_file(tmp_path / f"plain.jsonl{gz}", plain).pairs()) == pairs
-    assert list(one_file(tmp_path / f"nested.jsonl{gz}", nested).pairs()) == pairs
+    assert pairs_of(one_file(tmp_path / f"plain.jsonl{gz}", plain)) == pairs
+    assert pairs_of(one_file(tmp_path / f"nested.jsonl{gz}", nested)) == pairs
 
 
 @given(st.lists(st.tuples(TEXT, TEXT)))
@@ -281,7 +306,7 @@ def test_a_corpus_without_pairs_is_an_error_of_the_survey(tmp_path: Path, name: 
 
 def test_an_empty_gz_of_no_bytes_has_no_pairs(tmp_path: Path) -> None:
     (tmp_path / "a.tsv.gz").touch()
-    assert list(Corpus(tmp_path / "a.tsv.gz").pairs()) == []
+    assert pairs_of(Corpus(tmp_path / "a.tsv.gz")) == []
 
 
 # Files that cannot be used are known before the work
@@ -318,7 +343,9 @@ def test_file_without_permission(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["text", "text.txt", "text.tmx.zip", "text.gz", "text.txt.gz", "tsv", ".gz"])
 def test_unknown_ending(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, "eins\tone\n")
-    with pytest.raises(CorpusError, match=r": not one of \.tsv, \.jsonl, \.tmx; .*--source and --target$") as caught:
+    with pytest.raises(
+        CorpusError, match=r": not one of \.tsv, \.csv, \.jsonl, \.tmx, \.xlf, \.xliff, \.po; .*--source and --target$"
+    ) as caught:
         Corpus(path)
     assert str(caught.value).startswith(f"{path}: ")
 
@@ -414,8 +441,8 @@ def test_a_broken_end_comes_after_what_is_before_it(tmp_path: Path) -> None:
     lines = "".join(f"{number}\t{number * number}\n" for number in range(20_000))
     path = tmp_path / "text.tsv.gz"
     path.write_bytes(gzip.compress(lines.encode())[:-100])
-    pairs = Corpus(path).pairs()
-    assert next(pairs)[0] == "0"
+    pairs = Corpus(path).units()
+    assert next(pairs).source == "0"
     with pytest.raises(CorpusError, match=r"text\.tsv\.gz: cannot be read to its end: compressed file ended"):
         list(pairs)
 
@@ -446,6 +473,9 @@ def test_tsv_with_a_wrong_number_of_columns(tmp_path: Path, line: str, columns: 
         ('{"source": 1, "target": "a"}', "line 2: no text under 'source'"),
         ('{"source": ["a"], "target": "a"}', "line 2: no text under 'source'"),
         ('{"source": "a", "target": "\\ud83d"}', "line 2: the text under 'target' holds half a character"),
+        ('{"source": "a", "target": "b", "source": "c"}', "line 2: has 'source' twice"),
+        ('{"source": "a", "target": "b", "x": "\\ud83d"}', "line 2: the text under 'x' holds half a character"),
+        ('{"source": "a", "target": "b", "\\ud83d": "x"}', "line 2: the text under '\\ud83d' holds half a character"),
         ('{"translation": "a"}', "line 2: no text under 'source'"),
         ('{"translation": {}}', "line 2: no text under 'de'"),
         ('{"translation": {"de": "a"}}', "line 2: no text under 'en'"),
@@ -472,7 +502,7 @@ def test_jsonl_by_language_needs_the_languages(tmp_path: Path, languages: tuple[
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.jsonl", "PAIRS.TMX"])
 def test_other_files_need_no_languages(tmp_path: Path, name: str) -> None:
-    assert list(one_file(tmp_path / name, ONE_FILE[name], (None, None)).pairs()) == PAIRS
+    assert pairs_of(one_file(tmp_path / name, ONE_FILE[name], (None, None))) == PAIRS
 
 
 @pytest.mark.parametrize(
@@ -490,4 +520,4 @@ def test_jsonl_language_codes(
     tmp_path: Path, keys: list[str], languages: tuple[str, str], expected: tuple[str, str]
 ) -> None:
     record = {"translation": {key: key for key in keys}}
-    assert list(one_file(tmp_path / "text.jsonl", json.dumps(record), languages).pairs()) == [expected]
+    assert pairs_of(one_file(tmp_path / "text.jsonl", json.dumps(record), languages)) == [expected]

@@ -1,12 +1,23 @@
 """What a person calls a language, and what each family of models calls it."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES as M2M_FAMILIES
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
 from knnmt.errors import ModelError
-from knnmt.languages import NLLB_NAMES, base_language, model_code, names_of, three_letters
+from knnmt.languages import (
+    NLLB_NAMES,
+    base_language,
+    best_first,
+    model_code,
+    names_of,
+    normal_code,
+    same_language,
+    three_letters,
+)
 
 M2M = M2M_FAMILIES["m2m100"]
 
@@ -104,3 +115,72 @@ def test_three_letters(language: str, expected: str) -> None:
 )
 def test_base_language(code: str | None, expected: str) -> None:
     assert base_language(code) == expected
+
+
+# Codes as files write them
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted", "expected"),
+    [
+        ("de", "de", True),
+        ("DE", "de", True),
+        ("de-DE", "de", True),
+        ("de_AT", "de", True),
+        ("DE-de", "de", True),
+        ("de", "de-AT", True),
+        ("de", "de_AT", True),
+        ("de-AT", "de_at", True),
+        ("zh-Hans-CN", "zh-Hans", True),
+        ("deu", "de", True),
+        ("de-DE", "deu", True),
+        ("zho_Hans", "zh", True),
+        ("de-AT", "de-CH", False),
+        ("zh-Hant", "zh-Hans", False),
+        ("den", "de", False),
+        ("de", "den", False),
+        ("d", "de", False),
+        ("", "de", False),
+        ("de", "en", False),
+    ],
+)
+def test_same_language(code: str, wanted: str, expected: bool) -> None:
+    assert same_language(code, wanted) is expected
+    assert same_language(wanted, code) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [("DE", "de"), ("deu", "de"), ("de_AT", "de-at"), ("zho_Hans", "zh-hans"), ("", "")]
+)
+def test_normal_code(code: str, expected: str) -> None:
+    assert normal_code(code) == expected
+
+
+@pytest.mark.parametrize(
+    ("codes", "wanted", "other", "expected"),
+    [
+        (["de-AT", "de", "de-DE"], "de", "en", ["de", "de-AT", "de-DE"]),
+        (["de", "de-AT", "de-CH"], "de-AT", "en", ["de-AT", "de"]),
+        (["de", "de-CH"], "de-AT", "en", ["de"]),
+        (["de-CH"], "de-AT", "en", []),
+        (["pt-BR", "pt-PT"], "pt", "pt-BR", ["pt-PT"]),
+        (["pt-BR", "pt-PT"], "pt-BR", "pt", ["pt-BR"]),
+        (["pt-BR", "pt"], "pt-BR", "pt", ["pt-BR"]),
+    ],
+)
+def test_the_same_code_comes_before_a_regional_one(
+    codes: list[str], wanted: str, other: str, expected: list[str]
+) -> None:
+    assert best_first([(code, code) for code in codes], wanted, other) == expected
+
+
+LANGUAGE = st.sampled_from(["de", "de-AT", "DE_ch", "en", "en-GB", "fr", "deu", ""])
+
+
+@given(st.lists(LANGUAGE), LANGUAGE, LANGUAGE)
+@settings(deadline=None, derandomize=True, max_examples=50)
+def test_best_first_takes_only_the_language(codes: list[str], wanted: str, other: str) -> None:
+    chosen = best_first([(code, code) for code in codes], wanted, other)
+    assert all(same_language(code, wanted) for code in chosen)
+    exact = [code for code in codes if normal_code(code) == normal_code(wanted)]
+    assert chosen[: len(exact)] == exact

@@ -16,7 +16,8 @@ from lxml import etree
 
 from knnmt.corpus import Corpus, Skipped, survey
 from knnmt.errors import CorpusError
-from knnmt.tmx import best_first, normal_code, read_tmx, same_language
+from knnmt.tmx import read_tmx
+from knnmt.units import Unit
 
 DOCTYPE = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
 STEADILY = settings(deadline=None, derandomize=True, max_examples=50)
@@ -39,7 +40,8 @@ def read(
     document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en"
 ) -> list[tuple[str, str]]:
     data = document.encode() if isinstance(document, str) else document
-    return list(read_tmx(io.BytesIO(data), "memory.tmx", source_lang, target_lang))
+    units = read_tmx(io.BytesIO(data), "memory.tmx", source_lang, target_lang)
+    return [(unit.source, unit.target) for unit in units]
 
 
 def message(document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en") -> str:
@@ -113,72 +115,6 @@ def test_unknown_encoding() -> None:
 
 
 # Languages
-
-
-@pytest.mark.parametrize(
-    ("code", "wanted", "expected"),
-    [
-        ("de", "de", True),
-        ("DE", "de", True),
-        ("de-DE", "de", True),
-        ("de_AT", "de", True),
-        ("DE-de", "de", True),
-        ("de", "de-AT", True),
-        ("de", "de_AT", True),
-        ("de-AT", "de_at", True),
-        ("zh-Hans-CN", "zh-Hans", True),
-        ("deu", "de", True),
-        ("de-DE", "deu", True),
-        ("zho_Hans", "zh", True),
-        ("de-AT", "de-CH", False),
-        ("zh-Hant", "zh-Hans", False),
-        ("den", "de", False),
-        ("de", "den", False),
-        ("d", "de", False),
-        ("", "de", False),
-        ("de", "en", False),
-    ],
-)
-def test_same_language(code: str, wanted: str, expected: bool) -> None:
-    assert same_language(code, wanted) is expected
-    assert same_language(wanted, code) is expected
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"), [("DE", "de"), ("deu", "de"), ("de_AT", "de-at"), ("zho_Hans", "zh-hans"), ("", "")]
-)
-def test_normal_code(code: str, expected: str) -> None:
-    assert normal_code(code) == expected
-
-
-@pytest.mark.parametrize(
-    ("codes", "wanted", "other", "expected"),
-    [
-        (["de-AT", "de", "de-DE"], "de", "en", ["de", "de-AT", "de-DE"]),
-        (["de", "de-AT", "de-CH"], "de-AT", "en", ["de-AT", "de"]),
-        (["de", "de-CH"], "de-AT", "en", ["de"]),
-        (["de-CH"], "de-AT", "en", []),
-        (["pt-BR", "pt-PT"], "pt", "pt-BR", ["pt-PT"]),
-        (["pt-BR", "pt-PT"], "pt-BR", "pt", ["pt-BR"]),
-        (["pt-BR", "pt"], "pt-BR", "pt", ["pt-BR"]),
-    ],
-)
-def test_the_same_code_comes_before_a_regional_one(
-    codes: list[str], wanted: str, other: str, expected: list[str]
-) -> None:
-    assert best_first([(code, code) for code in codes], wanted, other) == expected
-
-
-LANGUAGE = st.sampled_from(["de", "de-AT", "DE_ch", "en", "en-GB", "fr", "deu", ""])
-
-
-@given(st.lists(LANGUAGE), LANGUAGE, LANGUAGE)
-@STEADILY
-def test_best_first_takes_only_the_language(codes: list[str], wanted: str, other: str) -> None:
-    chosen = best_first([(code, code) for code in codes], wanted, other)
-    assert all(same_language(code, wanted) for code in chosen)
-    exact = [code for code in codes if normal_code(code) == normal_code(wanted)]
-    assert chosen[: len(exact)] == exact
 
 
 @pytest.mark.parametrize("code", ["de", "DE", "de-DE", "de_AT", "DE-AT", "deu"])
@@ -353,6 +289,92 @@ def test_what_surrounds_segments_is_not_text() -> None:
         '<tuv xml:lang="en"><seg>one</seg></tuv></tu>text between</body></tmx><!-- end -->'
     )
     assert read(document) == [("eins", "one")]
+
+
+# What a unit says of itself
+
+TIME = "2024-05-01T12:00:00Z"
+
+
+def facts(attributes: str, inside: str = "", variants: tuple[str, str] = ("", ""), inner: str = "") -> Unit:
+    """The unit with attributes and elements of its own and of its variants."""
+    sides = "".join(
+        f'<tuv xml:lang="{code}"{variant}>{inner}<seg>{code}</seg></tuv>'
+        for code, variant in zip(("de", "en"), variants, strict=True)
+    )
+    document = tmx(f"<tu{attributes}>{inside}{sides}</tu>")
+    [found] = read_tmx(io.BytesIO(document.encode()), "memory.tmx", "de", "en")
+    assert (found.source, found.target) == ("de", "en")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("attributes", "variants", "created", "metadata"),
+    [
+        ("", ("", ""), "", {}),
+        (' creationdate="20240501T120000Z"', ("", ""), TIME, {}),
+        (' creationdate="2024-05-01T14:00:00+02:00"', ("", ""), TIME, {}),
+        (' changedate="20240501T120000Z"', ("", ""), TIME, {"changedate": "20240501T120000Z"}),
+        (
+            ' creationdate="20240501T120000Z" changedate="20250101T000000Z"',
+            ("", ""),
+            TIME,
+            {"changedate": "20250101T000000Z"},
+        ),
+        ("", (' creationdate="20200101T000000Z"', ' creationdate="20240501T120000Z"'), TIME, {}),
+        ("", (' creationdate="20240501T120000Z"', ""), TIME, {}),
+        (' creationdate="gestern"', ("", ""), "", {"creationdate": "gestern"}),
+        (' creationdate="20241301T120000Z"', ("", ""), "", {"creationdate": "20241301T120000Z"}),
+        (
+            ' tuid="7" creationid="ANNA" usagecount="3"',
+            ("", ""),
+            "",
+            {"tuid": "7", "creationid": "ANNA", "usagecount": "3"},
+        ),
+        (
+            ' creationid="ANNA"',
+            (' creationid="B"', ' creationid="C" changeid="D"'),
+            "",
+            {"creationid": "ANNA", "changeid": "D"},
+        ),
+        ("", (' creationid="B"', ' creationid="C"'), "", {"creationid": "C"}),
+        (' srclang="*all*"', ("", ""), "", {}),
+    ],
+)
+def test_times_and_attributes(
+    attributes: str, variants: tuple[str, str], created: str, metadata: dict[str, str]
+) -> None:
+    found = facts(attributes, variants=variants)
+    assert (found.created, found.metadata) == (created, metadata)
+
+
+@pytest.mark.parametrize(
+    ("inside", "inner", "metadata"),
+    [
+        ("<note>n</note>", "", {"note": "n"}),
+        ("<note>n</note><note>m</note>", "", {"note": "n\nm"}),
+        ('<prop type="x">a &amp; b</prop>', "", {"x": "a & b"}),
+        ('<prop type="x">a</prop><prop type="y"/><prop type="x">b</prop>', "", {"x": "a\nb", "y": ""}),
+        ("<prop>a</prop>", "", {"prop": "a"}),
+        ('<prop type="x">a</prop>', '<prop type="x">a</prop>', {"x": "a"}),
+        ('<prop type="x">a</prop>', '<prop type="x">b</prop>', {"x": "a\nb\nb"}),
+        ("", "<note>n</note>", {"note": "n"}),
+        ('<prop type="corpus">house</prop>', "", {}),
+    ],
+)
+def test_notes_and_properties(inside: str, inner: str, metadata: dict[str, str]) -> None:
+    assert facts("", inside, inner=inner).metadata == metadata
+
+
+def test_only_the_chosen_variants_speak() -> None:
+    other = '<tuv xml:lang="fr" creationid="F"><note>french</note><seg>un</seg></tuv>'
+    assert facts("", other).metadata == {}
+
+
+def test_duplicate_ids_are_units_of_their_own() -> None:
+    """Ids are kept, not trusted: to hold all of them would take memory that grows with the file."""
+    same = unit(de="eins", en="one").replace("<tu>", '<tu tuid="1">')
+    assert read(tmx(same, same)) == [("eins", "one")] * 2
 
 
 PLAIN = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), max_size=12)
@@ -561,9 +583,9 @@ def test_memory_does_not_grow_with_the_units() -> None:
 def test_units_come_while_the_file_is_read() -> None:
     memory = Memory(50, end=b"<broken")
     pairs = read_tmx(memory, "memory.tmx", "de", "en")
-    assert next(pairs) == ("Satz 0", "Sentence 0")
+    assert next(pairs) == Unit("Satz 0", "Sentence 0")
     assert memory.reads <= 4
-    assert next(pairs) == ("Satz 1", "Sentence 1")
+    assert next(pairs) == Unit("Satz 1", "Sentence 1")
     with pytest.raises(CorpusError, match="broken TMX after unit 5000: "):
         list(pairs)
 
@@ -571,6 +593,6 @@ def test_units_come_while_the_file_is_read() -> None:
 def test_nothing_is_read_before_the_first_pair_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "memory.tmx"
     path.write_text("not xml", encoding="utf-8")
-    pairs = Corpus(path, languages=("de", "en")).pairs()
+    units = Corpus(path, languages=("de", "en")).units()
     with pytest.raises(CorpusError):
-        next(pairs)
+        next(units)

@@ -1,0 +1,37 @@
+"""What a translation must repeat letter for letter: placeholders, tags and entities."""
+
+import re
+from collections import Counter
+
+PLACEHOLDER = re.compile(
+    r"""
+      </?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>                    # <x id="1"/>, <g id="1">, </g>, <br>
+    | &(?:[A-Za-z]\w*|\#\d+|\#[xX][0-9A-Fa-f]+);             # &amp;, &#228;, &#xE4;
+    | \$?\{\{[^{}]+\}\}                                      # {{name}}
+    | \$\{[^{}\s]+\}                                         # ${var}
+    | \{[\w.\[\]-]*(?:[!:,][^{}]*)?\}                        # {0}, {name}, {}, {0:.2f}, {count, number}
+    | %%
+    | %\d+\$[-+\#0]*[\d*]*(?:\.[\d*]+)?[hlLqjzt]{0,2}[@a-zA-Z]   # %1$s
+    | %\([^()\s]+\)[-+\#0]*\d*(?:\.\d+)?[a-zA-Z]             # %(name)s
+    | %L?\d{1,2}(?![\d$a-zA-Z]|\.\d)                         # %1, as Qt writes it
+    | (?<!\d)%[-+\#0]*[\d*]*(?:\.[\d*]+)?[hlLqjzt]{0,2}[@diouxXeEfFgGcCsSpaA]   # %s, %5.2f, but not 100%ig
+    """,
+    re.VERBOSE,
+)
+
+
+def placeholders(text: str) -> list[str]:
+    """The placeholders of a text, in order, as often as they stand there."""
+    return PLACEHOLDER.findall(text)
+
+
+def missing(source: str, translation: str) -> list[str]:
+    """The placeholders of the source that the translation has not, or has too few of, in the source's order."""
+    left = Counter(placeholders(translation))
+    lacking = []
+    for placeholder in placeholders(source):
+        if left[placeholder]:
+            left[placeholder] -= 1
+        else:
+            lacking.append(placeholder)
+    return lacking

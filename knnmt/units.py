@@ -1,0 +1,49 @@
+"""What every reader gives: a pair of texts, and whatever else its file says of the pair."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+
+Languages = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One pair as it stands in its file; a side that is missing is empty text."""
+
+    source: str
+    target: str
+    created: str = ""  # ISO 8601 in UTC; empty where the file does not say
+    metadata: dict[str, str] = field(default_factory=dict)
+    unfinished: str = ""  # why the file itself does not call this a translation; empty where it does
+
+
+def joined(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Values by name; several of one name become its lines."""
+    values: dict[str, str] = {}
+    for name, value in items:
+        values[name] = f"{values[name]}\n{value}" if name in values else value
+    return values
+
+
+def described(source: str, target: str, fields: dict[str, str], more: dict[str, str]) -> Unit:
+    """A unit whose file gives named fields, and more under names that may mean something else among the fields.
+
+    `created` is the unit's time where it is one. `corpus` is left out: the name under which a file is read replaces it.
+    """
+    created = utc_time(fields.get("created", ""))
+    metadata = {name: value for name, value in fields.items() if not (created and name == "created")} | more
+    metadata.pop("corpus", None)
+    return Unit(source, target, created, metadata)
+
+
+@lru_cache(maxsize=1024)
+def utc_time(text: str) -> str:
+    """`20240501T120000Z` or `2024-05-01 14:00+02:00` as `2024-05-01T12:00:00Z`; empty where it is no time."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return ""
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
