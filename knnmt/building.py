@@ -138,7 +138,8 @@ def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildS
 
 def content_of(corpus: Corpus) -> dict[str, Any]:
     checksums = [sha256_of(path) for path in corpus.paths]
-    return corpus_record(corpus) | {"languages": list(corpus.languages), "sha256": checksums}
+    options = {"columns": corpus.columns and list(corpus.columns), "unfinished": corpus.unfinished}
+    return corpus_record(corpus) | {"languages": list(corpus.languages), "sha256": checksums} | options
 
 
 def corpus_record(corpus: Corpus) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from knnmt.options import (
     AsJson,
     BatchTokens,
     Beam,
+    ColumnsOption,
     CorpusOption,
     IndexOption,
     K,
@@ -27,6 +28,7 @@ from knnmt.options import (
     TargetLang,
     TargetOption,
     Temperature,
+    UnfinishedOption,
     Weight,
     WhereOption,
     corpora_of,
@@ -113,6 +115,8 @@ def build(
     target: TargetOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
+    columns: ColumnsOption = None,
+    unfinished: UnfinishedOption = False,
     name: NameOption = None,
     index: IndexOption = None,
     limit: Limit = None,
@@ -138,7 +142,7 @@ def build(
         model, source_lang=source_lang, target_lang=target_lang, source_prefix=source_prefix, key_site=key_site
     )
     languages = (source_lang or loaded.source_lang, target_lang or loaded.target_lang)
-    built = build_store(store, loaded, corpora_of(files, languages, name), settings)
+    built = build_store(store, loaded, corpora_of(files, languages, name, columns, unfinished), settings)
     skipped = ", ".join(f"{count:,} pairs {reason}" for reason, count in built.manifest.skipped.items())
     errors.print(
         f"{store}: {built.entries:,} entries from {built.manifest.segments:,} pairs"
@@ -225,7 +229,9 @@ def warn_of_cuts(translation: "Translation", place: str) -> None:
 
 
 def as_record(translation: "Translation") -> str:
-    """One line of `translate --json`."""
+    """One line of `translate --json`; `missing` are placeholders of the source that the translation lacks."""
+    from knnmt.placeholders import missing
+
     tokens = len(translation.tokens)
     record = {
         "source": translation.source,
@@ -235,6 +241,7 @@ def as_record(translation: "Translation") -> str:
         "tokens": tokens,
         "cut": translation.cut,
         "unfinished": translation.unfinished,
+        "missing": missing(translation.source, translation.text),
     }
     return json.dumps(record, ensure_ascii=False)
 

@@ -24,10 +24,17 @@ WhereOption = Annotated[
     typer.Option("--where", help="Use only what meets this, such as corpus=house; may be given several times."),
 ]
 CorpusOption = Annotated[
-    list[Path] | None, typer.Option("--corpus", help="A .tmx, .tsv or .jsonl file (or .gz); may be repeated.")
+    list[Path] | None,
+    typer.Option("--corpus", help="A .tmx, .xlf, .po, .tsv, .csv or .jsonl file (or .gz); may be repeated."),
 ]
 SourceOption = Annotated[list[Path] | None, typer.Option("--source", help="Source lines; may be repeated.")]
 TargetOption = Annotated[list[Path] | None, typer.Option("--target", help="Target lines, aligned with --source.")]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", help="SOURCE,TARGET: the names of a table's two columns.")
+]
+UnfinishedOption = Annotated[
+    bool, typer.Option("--unfinished", help="Take pairs that an XLIFF or PO file calls unfinished too.")
+]
 NameOption = Annotated[str | None, typer.Option("--name", help="The corpus's name. [default: its file's]")]
 IndexOption = Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")]
 BatchTokens = Annotated[int, typer.Option("--batch-tokens", help="Padded tokens a forward pass.")]
@@ -64,8 +71,22 @@ def corpus_files(
 
 
 def corpora_of(
-    files: list[tuple[Path, Path | None]], languages: tuple[str | None, str | None], name: str | None
+    files: list[tuple[Path, Path | None]],
+    languages: tuple[str | None, str | None],
+    name: str | None,
+    columns: str | None = None,
+    unfinished: bool = False,
 ) -> "list[Corpus]":
     from knnmt.corpus import Corpus
 
-    return [Corpus(source, target, languages, name or "") for source, target in files]
+    chosen = columns_of(columns)
+    return [Corpus(source, target, languages, name or "", chosen, unfinished) for source, target in files]
+
+
+def columns_of(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(names):
+        raise SettingsError(f"--columns {text}: must be two names, SOURCE,TARGET")
+    return names[0], names[1]

@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
+from knnmt.corpus import Segment
 from knnmt.errors import SettingsError
 from knnmt.store import Store
 
@@ -83,6 +84,14 @@ def live_segments(store: Store) -> Mask:
     live = np.ones(store.manifest.segments, bool)
     live[store.removed] = False
     return live
+
+
+def chosen_segments(store: Store, conditions: Sequence[Condition]) -> Iterator[Segment]:
+    """The pairs of the memory that meet every condition, as they were read."""
+    meets = matching_segments(store, conditions)
+    for pair in store.all_segments():
+        if meets[pair.segment]:
+            yield Segment(pair.source, pair.target, pair.corpus, pair.number, pair.created, pair.metadata)
 
 
 def allowed_entries(store: Store, conditions: Sequence[Condition] = ()) -> Mask | None:

@@ -10,14 +10,19 @@ import typer
 from knnmt.options import (
     AsJson,
     BatchTokens,
+    ColumnsOption,
     CorpusOption,
     IndexOption,
     Limit,
     ModelOption,
     NameOption,
+    SourceLang,
     SourceOption,
     StoreArgument,
+    TargetLang,
     TargetOption,
+    UnfinishedOption,
+    WhereOption,
     corpora_of,
     corpus_files,
     errors,
@@ -38,6 +43,8 @@ def add(
     corpus: CorpusOption = None,
     source: SourceOption = None,
     target: TargetOption = None,
+    columns: ColumnsOption = None,
+    unfinished: UnfinishedOption = False,
     model: ModelOption = None,
     name: NameOption = None,
     replace: Annotated[
@@ -55,7 +62,7 @@ def add(
     files = corpus_files(corpus, source, target)
     opened = Store.open(store)
     languages = (opened.manifest.model.source_lang, opened.manifest.model.target_lang)
-    corpora = corpora_of(files, languages, name)
+    corpora = corpora_of(files, languages, name, columns, unfinished)
     report(store, add_to_store(store, model_of_store(opened, model), corpora, settings))
 
 
@@ -124,6 +131,28 @@ def compact(
     before = Store.open(store).bytes
     after = compact_store(store, index=index, drop_keys=drop_keys, show_progress=sys.stderr.isatty())
     errors.print(f"{store}: {before / 1e6:,.1f} MB before, {after.bytes / 1e6:,.1f} MB now")
+
+
+@store_commands.command()
+def export(
+    store: StoreArgument,
+    output_file: Annotated[Path, typer.Option("--output", help="A .tmx, .tsv or .jsonl file (or .gz) to write.")],
+    where: WhereOption = None,
+    source_lang: SourceLang = None,
+    target_lang: TargetLang = None,
+) -> None:
+    """Give the memory back as a file, with the metadata of each pair."""
+    from knnmt.exporting import check_exportable, write_memory
+    from knnmt.selection import Condition, chosen_segments
+    from knnmt.store import Store
+
+    opened = Store.open(store)
+    record = opened.manifest.model
+    languages = (source_lang or record.source_lang, target_lang or record.target_lang)
+    check_exportable(output_file, languages)
+    conditions = [Condition.parse(text) for text in where or []]
+    written = write_memory(output_file, chosen_segments(opened, conditions), languages)
+    errors.print(f"{output_file}: {written:,} pairs")
 
 
 @store_commands.command()

@@ -216,6 +216,32 @@ WRONG = [
     ("unknown option", "translate --shop STORE", "--shop"),
     ("unknown command", "tranlsate", "tranlsate"),
     ("missing argument", "info", "STORE"),
+    ("add nothing", "add STORE", "--corpus, or --source and --target"),
+    ("add a missing file", "add STORE --corpus FOLDER/absent.tsv", "absent.tsv: no such file"),
+    ("add an empty file", "add STORE --corpus FOLDER/empty.tsv", "empty.tsv: no sentence pairs"),
+    ("add uneven files", "add STORE --source FOLDER/three.de --target FOLDER/two.en", "two.en: ends"),
+    ("add to no store", "add FOLDER --corpus FOLDER/good.tsv", "not a datastore"),
+    ("add with another model", "add STORE --corpus FOLDER/good.tsv --model T5", "made with another model"),
+    ("add with one column", "add STORE --corpus FOLDER/good.tsv --columns de", "--columns de: must be two names"),
+    ("add with unknown columns", "add STORE --corpus FOLDER/good.tsv --columns a,b", "good.tsv"),
+    ("remove nothing", "remove STORE", "what is to be removed"),
+    ("remove no such segment", "remove STORE --segment 99999", "--segment 99999"),
+    ("remove no such corpus", "remove STORE --corpus nobody", "--corpus nobody"),
+    ("remove no such source", "remove STORE --source-text nothing", "--source-text 'nothing'"),
+    ("remove by a bad condition", "remove STORE --where x", "--where x: must be"),
+    ("merge with itself", "merge STORE STORE", "with itself"),
+    ("merge with another model", "merge STORE OTHER", "made with another model"),
+    ("merge with nothing", "merge STORE FOLDER/nothing", "not a datastore"),
+    ("compact to an impossible index", "compact STORE --index IVF9x", "--index IVF9x"),
+    ("compact no store", "compact FOLDER", "not a datastore"),
+    ("no such version", "rollback STORE 7", "no earlier version 7"),
+    ("versions of no store", "versions FOLDER", "not a datastore"),
+    ("export to another form", "export STORE --output FOLDER/memory.doc", "memory.doc: not one of"),
+    ("export to nowhere", "export STORE --output FOLDER/no/memory.tsv", "memory.tsv"),
+    ("a filter for nothing", "translate --store STORE --where corpus=x", "--where corpus=x: nothing in"),
+    ("a filter without a store", "translate --model MARIAN --where corpus=x", "--where corpus=x: only with --store"),
+    ("a store's weight", "translate --store house=STORE:heavy", "'heavy' is not a weight"),
+    ("a store without weight", "translate --store STORE:0", "must be above 0"),
 ]
 
 
@@ -254,7 +280,8 @@ def make_unknown_model(folder: Path) -> None:
 
 def everything_in(*folders: Path) -> dict[Path, tuple[int, int]]:
     files = [file for folder in folders for file in folder.rglob("*")]
-    return {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.is_file()}
+    kept = [file for file in files if file.is_file() and file.name != ".lock"]
+    return {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in kept}
 
 
 @pytest.mark.parametrize(("call", "says"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
@@ -388,3 +415,50 @@ def test_a_fault_of_ours_is_not_hidden(run: Run, tiny_store: Path, monkeypatch: 
     monkeypatch.setattr(Translator, "translations", fail)
     with pytest.raises(ZeroDivisionError):  # Python ends with code 1 and a traceback
         run("translate", "--store", tiny_store, "--k", 4, stdin=b"Hallo.\n")
+
+
+def test_a_day_in_the_life_of_a_store(run: Run, tiny_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(tiny_store, tmp_path / "house")
+    before = Store.open(store).live_segments
+    (tmp_path / "new.tsv").write_text("source\ttarget\tclient\nGuten Abend.\tGood evening.\tACME\nHallo.\tHello.\tX\n")
+    added = run("add", store, "--corpus", tmp_path / "new.tsv", "--name", "today")
+    assert (added.code, "2 pairs added" in added.err) == (0, True)
+    again = run("add", store, "--corpus", tmp_path / "new.tsv")
+    assert "0 pairs added, 0 entries; 2 known already" in again.err
+    assert run("export", store, "--output", tmp_path / "acme.tmx", "--where", "client=ACME", "--source-lang", "de",
+               "--target-lang", "en").code == 0  # fmt: skip
+    assert "Good evening." in (tmp_path / "acme.tmx").read_text()
+    assert "Hello." not in (tmp_path / "acme.tmx").read_text()
+    assert "1 pairs removed" in run("remove", store, "--where", "client=ACME").err
+    assert [line.split(maxsplit=2)[2] for line in run("versions", store).out.splitlines()] == [
+        "built", "added 2 segments", "removed 1 segment",
+    ]  # fmt: skip
+    assert "rolled back to version 2, as version 4" in run("rollback", store, "2").err
+    assert Store.open(store).live_segments == before + 2
+    assert "MB now" in run("compact", store).err
+    assert [fact["change"] for fact in json.loads(run("versions", store, "--json").out)] == ["compacted"]
+    assert run("verify", store).code == 0
+    assert json.loads(run("info", store, "--json").out)["removed"] == {"entries": 0, "segments": 0}
+
+
+def test_merge_takes_other_stores_in(run: Run, tiny_store: Path, marian: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(tiny_store, tmp_path / "house")
+    (tmp_path / "new.tsv").write_text("Guten Abend.\tGood evening.\n")
+    assert run("build", tmp_path / "other", "--model", marian, "--corpus", tmp_path / "new.tsv").code == 0
+    before = Store.open(store).live_segments
+    assert f"now {before + 1:,} pairs" in run("merge", store, tmp_path / "other").err
+
+
+def test_conflicts_are_shown(run: Run, tiny_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(tiny_store, tmp_path / "house")
+    known = Store.open(store).segment(0)
+    (tmp_path / "new.tsv").write_text(f"{known.source}\tSomething else.\n")
+    result = run("add", store, "--corpus", tmp_path / "new.tsv")
+    assert f"{known.source!r}: {known.target!r}, now also 'Something else.'" in result.err
+    (tmp_path / "new.tsv").write_text(f"{known.source}\tYet another.\n")
+    assert "2 replaced" in run("add", store, "--corpus", tmp_path / "new.tsv", "--replace").err
+
+
+def test_placeholders_that_were_lost_are_named(run: Run, store: Store) -> None:
+    result = run("translate", "--store", store.path, "--k", 8, "--json", stdin=b"Laden Sie {0} Akkus.\n")
+    assert json.loads(result.out)["missing"] == ["{0}"]

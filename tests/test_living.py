@@ -6,6 +6,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
+from living import HashModel, corpus_of, key_of, pairs_in, use_hash_keys
 
 from knnmt import BuildSettings, Store, StoreError, build_store
 from knnmt.adding import AddSettings, Conflict, add_to_store
@@ -19,7 +20,6 @@ from knnmt.selection import Condition
 from knnmt.store import FileRecord, IndexRecord
 from knnmt.verification import problems_of
 from knnmt.versions import VERSIONS_KEPT, locked, roll_back, versions_of
-from living import HashModel, corpus_of, key_of, pairs_in, use_hash_keys
 
 MODEL = HashModel()
 PAIRS = [("eins", "one"), ("zwei", "two"), ("drei vier", "three four")]

@@ -183,3 +183,17 @@ def test_nothing_of_vocabulary_times_k_is_made(n: int, vocabulary: int, k: int) 
         mix(logits, tokens, weights, 0.5)
         mix_best(logits, tokens, weights, 0.5, 10)
     assert 0 < largest.elements <= n * max(vocabulary, k * k)
+
+
+@pytest.mark.parametrize(
+    ("distances", "trust", "expected"),
+    [
+        ([1.0, 1.0], [1.0, 1.0], [0.5, 0.5]),
+        ([1.0, 1.0], [1.0, 0.5], [2 / 3, 1 / 3]),
+        ([1.0, 1.0], [3.0, 1.0], [0.75, 0.25]),
+        ([1.0, float("inf")], [0.1, 1.0], [1.0, 0.0]),
+    ],
+)
+def test_trust_multiplies_mass(distances: list[float], trust: list[float], expected: list[float]) -> None:
+    weights = neighbour_weights(torch.tensor([distances]), 10.0, torch.tensor([trust]))
+    np.testing.assert_allclose(weights.numpy(), [expected], rtol=1e-6)

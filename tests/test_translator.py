@@ -7,8 +7,11 @@ import pytest
 import torch
 
 import knnmt
-from knnmt import SettingsError, Store, StoreError, Translator, attach_retrieval
+from knnmt import Corpus, SettingsError, Store, StoreError, Translator, attach_retrieval, build_store
+from knnmt.adding import add_to_store
 from knnmt.demo import read_demo
+from knnmt.model import TranslationModel
+from knnmt.removing import remove_from_store
 from knnmt.store import sha256_of
 
 TEXTS = ["Prüfen Sie den Akku.", "", "Ziehen Sie die Schraube mit 5 Nm an.", "   ", "Laden Sie den Akku auf."]
@@ -160,3 +163,46 @@ def test_the_public_names() -> None:
         assert getattr(knnmt, name) is not None
     with pytest.raises(AttributeError):
         knnmt.nonsense  # noqa: B018
+
+
+def test_a_filter_keeps_other_clients_out(embedded: TranslationModel, tmp_path: Path) -> None:
+    """The same sentence, two clients' words."""
+    for client, word in (("north", "accumulator"), ("south", "power pack")):
+        (tmp_path / f"{client}.tsv").write_text(f"Laden Sie den Akku.\tCharge the {word}.\n", encoding="utf-8")
+    corpora = [Corpus(tmp_path / f"{client}.tsv") for client in ("north", "south")]
+    build_store(tmp_path / "store", embedded, corpora)
+    for client, word in (("north", "accumulator"), ("south", "power pack")):
+        translator = Translator.from_store(tmp_path / "store", k=4, weight=0.9, where=[f"corpus={client}"])
+        assert translator.translate(["Laden Sie den Akku."]) == [f"Charge the {word}."]
+
+
+@pytest.mark.parametrize(("weights", "word"), [((1, 0.01), "accumulator"), ((0.01, 1), "power pack")])
+def test_the_weight_of_a_store_decides(
+    embedded: TranslationModel, tmp_path: Path, weights: tuple[float, float], word: str
+) -> None:
+    names = {"north": "accumulator", "south": "power pack"}
+    for client, its_word in names.items():
+        file = tmp_path / f"{client}.tsv"
+        file.write_text(f"Laden Sie den Akku.\tCharge the {its_word}.\n", encoding="utf-8")
+        build_store(tmp_path / client, embedded, [Corpus(file)])
+    stores = [f"{name}={tmp_path / name}:{weight}" for name, weight in zip(names, weights, strict=True)]
+    translator = Translator.from_store(stores, k=4, weight=0.9)
+    assert translator.translate(["Laden Sie den Akku."]) == [f"Charge the {word}."]
+    explained = translator.explain("Laden Sie den Akku.")
+    assert {near.store for token in explained.tokens for near in token.neighbours} <= set(names)
+
+
+def test_refresh_takes_up_changes(embedded: TranslationModel, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("Guten Tag.\tGood day.\n", encoding="utf-8")
+    (tmp_path / "b.tsv").write_text("Laden Sie den Akku.\tCharge the power pack.\n", encoding="utf-8")
+    build_store(tmp_path / "store", embedded, [Corpus(tmp_path / "a.tsv")])
+    translator = Translator.from_store(tmp_path / "store", weight=0.9)
+    assert not translator.refresh()
+    add_to_store(tmp_path / "store", embedded, [Corpus(tmp_path / "b.tsv")])
+    assert translator.translate(["Laden Sie den Akku."]) != ["Charge the power pack."]
+    assert translator.refresh()
+    assert translator.translate(["Laden Sie den Akku."]) == ["Charge the power pack."]
+    remove_from_store(tmp_path / "store", corpora=["b"])
+    assert translator.refresh()
+    assert translator.translate(["Laden Sie den Akku."]) != ["Charge the power pack."]
+    assert not translator.base().refresh()
