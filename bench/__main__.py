@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.adding import adding
 from bench.building import build_against_forward
 from bench.decoding import search_against_generate
 from bench.memory import peak_memory
 
+ADDED_TO = 1_000_000
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "building": lambda arguments: build_against_forward(arguments.repeats),
     "decoding": lambda arguments: search_against_generate(arguments.repeats),
+    "adding": lambda arguments: adding(ADDED_TO, arguments.repeats),
     "memory": lambda arguments: peak_memory(arguments.entries),
 }
 

@@ -10,9 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from knnmt import load_model
-from knnmt.building import BuildSettings, write_index, write_manifest
+from knnmt.building import write_manifest
 from knnmt.corpus import Segment
 from knnmt.demo import read_demo
+from knnmt.indexing import write_index
 from knnmt.model import TranslationModel
 from knnmt.parts import EncodedSegment, PartWriter
 from knnmt.store import PARTS, PartRecord, Store
@@ -49,7 +50,7 @@ def random_store(path: Path, model: TranslationModel, entries: int) -> Store:
     parts: list[PartRecord] = []
     while sum(part.entries for part in parts) < entries:
         parts.append(random_part(path, len(parts), model, random))
-    index = write_index(path, parts, BuildSettings(index=INDEX))
+    index = write_index(path, parts, factory=INDEX)
     write_manifest(path, model, [{"name": "random", "files": []}], parts, index, {})
     return Store.open(path)
 
@@ -60,7 +61,7 @@ def random_part(path: Path, number: int, model: TranslationModel, random: np.ran
         EncodedSegment(Segment("random", "random", "random", row), [], tokens)
         for row, tokens in enumerate(random.integers(1, vocabulary, (PART_SEGMENTS, SEGMENT_TOKENS)).tolist())
     ]
-    writer = PartWriter(path, number, segments, first_segment=number * PART_SEGMENTS, dimension=model.dimension)
+    writer = PartWriter(path, number, segments, dimension=model.dimension)
     for row in range(PART_SEGMENTS):
         writer.put(row, random.normal(size=(SEGMENT_TOKENS, model.dimension)).astype(np.float32))
     return writer.finish(consumed=PART_SEGMENTS * (number + 1), skipped={})
