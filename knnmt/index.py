@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnmt.clustering import assign, cluster
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import nearest, norms_of
 from knnmt.files import flush_to_disk
@@ -58,7 +59,7 @@ def build_index(
     if not index.is_trained:
         train(index, keys, random, factory)
     for block in blocks(keys):
-        index.add(block)
+        add_keys(index, block)
         on_entries(len(block))
     nprobe = set_nprobe(index, PAPER_NPROBE)
     write_index(index, file)
@@ -69,7 +70,7 @@ def extend_index(trained: Path, keys: list[Array], file: Path) -> BuiltIndex:
     """An index of other keys that shares the clusters and codes of one that was trained."""
     index = without_entries(trained)
     for block in blocks(keys):
-        index.add(block)
+        add_keys(index, block)
     write_index(index, file)
     recall = measure_recall(index, keys, np.random.default_rng(0))
     return BuiltIndex(f"clusters of {trained.name}", set_nprobe(index, None), recall)
@@ -121,9 +122,29 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
         )
     chosen = random.choice(entries, min(entries, TRAINING_KEYS_PER_CLUSTER * max(clusters, 1024)), replace=False)
     try:
-        index.train(take(keys, np.sort(chosen)))
+        sample = take(keys, np.sort(chosen))
+        if has_plain_clusters(index):
+            index.quantizer.add(cluster(sample, clusters, random))  # FAISS sees them and trains only its codes
+        index.train(sample)
     except RuntimeError as error:
         raise SettingsError(f"--index {factory}: training failed on {entries:,} entries ({error})") from error
+
+
+def has_plain_clusters(index: Any) -> bool:
+    """Whether keys go to the nearest of some centroids as they are, without being transformed first."""
+    return isinstance(index, faiss.IndexIVF) and isinstance(index.quantizer, faiss.IndexFlatL2)
+
+
+def add_keys(index: Any, keys: Keys) -> None:
+    """Add keys; which cluster each belongs to is found here where that is possible, because it is faster."""
+    if not has_plain_clusters(index) or isinstance(index, faiss.IndexIVFFastScan):
+        index.add(keys)
+        return
+    quantizer = index.quantizer
+    centroids = faiss.rev_swig_ptr(quantizer.get_xb(), quantizer.ntotal * quantizer.d).reshape(-1, quantizer.d)
+    owners = assign(keys, centroids)
+    engine: Any = faiss
+    index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))
 
 
 def take(keys: list[Array], entries: NDArray[np.int64]) -> Keys:
