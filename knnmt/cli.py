@@ -334,6 +334,42 @@ def tune(
 
 
 @app.command()
+def sweep(
+    store: StoreArgument,
+    source: Annotated[Path, typer.Option("--source", help="Source lines, not those that the store was made of.")],
+    target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
+    csv: Annotated[Path, typer.Option("--output", help="A CSV file; rows that it has already are not run again.")],
+    k: Annotated[str | None, typer.Option("--k", help="Neighbours per step, such as 1,4,16,64.")] = None,
+    temperature: Annotated[str | None, typer.Option("--temperature", help="Such as 10,100: a line for each.")] = None,
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Shares of the datastore, such as 0.1,0.3,1.")] = None,
+    nprobe: Annotated[str | None, typer.Option("--nprobe", help="Clusters searched, such as 1,8,32.")] = None,
+    beam: Annotated[str | None, typer.Option("--beam", help="Beams, such as 1,5.")] = None,
+    weight: Weight = None,
+    model: ModelOption = None,
+    limit: Limit = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the curves: a .png or .svg file.")] = None,
+) -> None:
+    """Measure BLEU and speed over k and temperature, datastore size, clusters searched and beams."""
+    from knnmt.curves import draw_sweep
+    from knnmt.evaluation import read_test_set
+    from knnmt.surface import check_drawable
+    from knnmt.sweep import Axes
+    from knnmt.sweep import sweep as sweep_translator
+    from knnmt.views import show_sweep
+
+    axes = Axes.parse(k=k, temperature=temperature, sizes=sizes, nprobe=nprobe, beam=beam)
+    if plot:
+        check_drawable(plot)
+    sources, references = read_test_set(source, target, limit)
+    fixed = {name: axes.fixed(name) for name in ("k", "temperature", "beam")}
+    translator = make_translator([store], model, weight=weight, **fixed)
+    found = sweep_translator(translator, axes, sources, references, output=csv, show_progress=sys.stderr.isatty())
+    if plot:
+        draw_sweep(found, plot)
+    show_sweep(found, output)
+
+
+@app.command()
 def explain(
     text: Annotated[str, typer.Argument(help="A sentence to translate and explain.")],
     store: StoresOption = None,

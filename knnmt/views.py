@@ -10,6 +10,7 @@ from rich.text import Text
 
 from knnmt.evaluation import Evaluation
 from knnmt.store import Store
+from knnmt.sweep import Sweep
 from knnmt.tuning import Tuning
 
 
@@ -116,6 +117,19 @@ def show_tuning_cost(tuning: Tuning, console: Console) -> None:
     console.print(f"cost: {tuning.seconds:,.0f} s, as {tuning.plain_decodes:.1f} decodes by the model alone")
     for name, signature in tuning.signature.items():
         console.print(Text(f"{name}: {signature}", style="dim"), soft_wrap=True)
+
+
+def show_sweep(sweep: Sweep, console: Console) -> None:
+    """One line for each setting, the model alone first."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("k", "temperature", "weight", "beam", "nprobe", "entries", "BLEU", "chrF", "tokens/s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in sweep.results.values():
+        settings = (row.k, row.temperature, row.weight, row.beam, row.nprobe)
+        entries = "–" if row.entries is None else f"{row.entries:,}"
+        shown = ("–" if value is None else f"{value:g}" for value in settings)
+        table.add_row(*shown, entries, f"{row.bleu:.2f}", f"{row.chrf:.2f}", f"{row.tokens_per_second:,.1f}")
+    console.print(table)
 
 
 def marked(words: Sequence[str], good: set[int], style: str) -> Text:
