@@ -114,6 +114,9 @@ def build(
     name: Annotated[str | None, typer.Option("--name", help="The corpus's name. [default: its file's]")] = None,
     index: Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")] = None,
     limit: Limit = None,
+    cap: Annotated[
+        int | None, typer.Option("--cap", help="At most N entries of each target token, spread evenly over the text.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
     batch_tokens: Annotated[int, typer.Option("--batch-tokens", help="Padded tokens a forward pass.")] = 4096,
     source_prefix: Annotated[
@@ -128,7 +131,7 @@ def build(
     from knnmt.model import load_model
 
     settings = BuildSettings(
-        index=index, limit=limit, resume=resume, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty()
+        index=index, limit=limit, cap=cap, resume=resume, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty()
     )
     files = corpus_files(corpus, source, target)
     check_place(store, resume)
@@ -138,6 +141,8 @@ def build(
     languages = (source_lang or loaded.source_lang, target_lang or loaded.target_lang)
     built = build_store(store, loaded, corpora_of(files, languages, name), settings)
     skipped = ", ".join(f"{count:,} pairs {reason}" for reason, count in built.manifest.skipped.items())
+    if built.manifest.downsampling:
+        skipped += f"{', ' if skipped else ''}{built.manifest.downsampling['dropped']:,} entries above --cap {cap}"
     errors.print(
         f"{store}: {built.entries:,} entries from {built.manifest.segments:,} pairs"
         + (f"; left out: {skipped}" if skipped else "")

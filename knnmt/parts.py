@@ -27,6 +27,11 @@ class EncodedSegment:
     segment: Segment
     source: list[int]
     target: list[int]
+    kept: tuple[int, ...] | None = None  # positions of the target that become entries; None: all of them
+
+    @property
+    def positions(self) -> Sequence[int]:
+        return range(len(self.target)) if self.kept is None else self.kept
 
 
 class PartWriter:
@@ -39,8 +44,8 @@ class PartWriter:
         self.folder = self.final.with_name(f".{self.final.name}.partial")
         self.segments = segments
         self.first_segment = first_segment
-        self.rows = starts([len(segment.target) for segment in segments])
-        self.entries = sum(len(segment.target) for segment in segments)
+        self.rows = starts([len(segment.positions) for segment in segments])
+        self.entries = sum(len(segment.positions) for segment in segments)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         shape = (self.entries, dimension)
@@ -51,10 +56,10 @@ class PartWriter:
         return self.folder / f"{column}.npy"
 
     def put(self, position: int, keys: NDArray[np.float32]) -> None:
-        """The keys of one segment's tokens, [tokens, dimension]."""
-        first = self.rows[position]
+        """The keys of one segment's tokens, [tokens, dimension]; those that become entries are written."""
+        first, kept = self.rows[position], self.segments[position].positions
         with np.errstate(over="ignore"):
-            self.keys[first : first + len(keys)] = keys
+            self.keys[first : first + len(kept)] = keys[np.asarray(kept, dtype=np.intp)]
 
     def finish(self, *, consumed: int, skipped: dict[str, int]) -> PartRecord:
         """Write the other columns and the sentence pairs, then rename the whole part into place."""
@@ -73,12 +78,13 @@ class PartWriter:
         return record
 
     def _write_columns(self) -> None:
-        lengths = [len(segment.target) for segment in self.segments]
+        lengths = [len(segment.positions) for segment in self.segments]
         numbers = np.arange(self.first_segment, self.first_segment + len(lengths))
-        np.save(self.file("values"), np.concatenate([s.target for s in self.segments]).astype(COLUMNS["values"]))
+        values = [segment.target[position] for segment in self.segments for position in segment.positions]
+        positions = [position for segment in self.segments for position in segment.positions]
+        np.save(self.file("values"), np.array(values, COLUMNS["values"]))
         np.save(self.file("segments"), np.repeat(numbers, lengths).astype(COLUMNS["segments"]))
-        positions = np.concatenate([np.arange(length) for length in lengths])
-        np.save(self.file("positions"), positions.astype(COLUMNS["positions"]))
+        np.save(self.file("positions"), np.array(positions, COLUMNS["positions"]))
 
     def _write_segments(self) -> None:
         rows = [

@@ -97,6 +97,7 @@ class Manifest:
     created: str
     knnmt: str
     tuned: dict[str, Any] | None = None
+    downsampling: dict[str, Any] | None = None  # {"cap", "dropped"}: entries of one token at most; left out for it
     version: int = 1
     format: int = FORMAT
 

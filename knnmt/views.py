@@ -32,6 +32,7 @@ def store_facts(store: Store) -> dict[str, object]:
         "languages": [manifest.model.source_lang, manifest.model.target_lang],
         "corpora": manifest.corpora,
         "skipped": manifest.skipped,
+        "downsampling": manifest.downsampling,
         "tuned": manifest.tuned,
         "parts": len(manifest.parts),
         "bytes": store.bytes,
@@ -55,6 +56,7 @@ def show_store(store: Store, console: Console) -> None:
         "entries": f"{manifest.entries:,} of dimension {manifest.model.dimension}",
         "segments": f"{manifest.segments:,} from {', '.join(corpus['name'] for corpus in manifest.corpora)}",
         "left out": ", ".join(f"{count:,} {reason}" for reason, count in manifest.skipped.items()) or "nothing",
+        **({"capped": capped_line(manifest.downsampling)} if manifest.downsampling else {}),
         "model": f"{manifest.model.name} ({manifest.model.type}, {manifest.model.fingerprint})",
         "languages": f"{manifest.model.source_lang or '?'} → {manifest.model.target_lang or '?'}",
         "index": f"{manifest.index.factory}{probes}",
@@ -66,6 +68,10 @@ def show_store(store: Store, console: Console) -> None:
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(value))
     console.print(table)
+
+
+def capped_line(downsampling: dict[str, Any]) -> str:
+    return f"at most {downsampling['cap']:,} entries of each target token: {downsampling['dropped']:,} left out"
 
 
 def tuned_line(tuned: dict[str, Any] | None) -> str:
@@ -124,7 +130,7 @@ def show_sweep(sweep: Sweep, console: Console) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("k", "temperature", "weight", "beam", "nprobe", "entries", "BLEU", "chrF", "tokens/s"):
         table.add_column(column, justify="right", no_wrap=True)
-    for row in sweep.results.values():
+    for row in dict.fromkeys(sweep.results.values()):  # two points may come to the same, such as nprobe and its default
         settings = (row.k, row.temperature, row.weight, row.beam, row.nprobe)
         entries = "–" if row.entries is None else f"{row.entries:,}"
         shown = ("–" if value is None else f"{value:g}" for value in settings)
