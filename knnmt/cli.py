@@ -184,8 +184,8 @@ def make_translator(
     from knnmt.translator import Translator
 
     if stores:
-        refuse({"source_lang": source_lang, "target_lang": target_lang}, "a store knows its own; leave it out")
-        return Translator.from_store(stores, model=model, beam=beam, **retrieval)
+        refuse({"target_lang": target_lang}, "a store knows its own; leave it out")
+        return Translator.from_store(stores, model=model, beam=beam, source_lang=source_lang, **retrieval)
     if model is None:
         raise SettingsError("--store or --model is missing")
     refuse(retrieval, "only with --store; the model alone retrieves nothing")
@@ -306,6 +306,7 @@ def tune(
     source: Annotated[Path, typer.Option("--source", help="Source lines, not those that the store was made of.")],
     target: Annotated[Path, typer.Option("--target", help="Their translations.")],
     model: ModelOption = None,
+    source_lang: SourceLang = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
     limit: Limit = None,
@@ -322,7 +323,7 @@ def tune(
     if plot:
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
-    translator = make_translator([store], model, beam=beam, nprobe=nprobe)
+    translator = make_translator([store], model, source_lang=source_lang, beam=beam, nprobe=nprobe)
     files = {"source": source.name, "target": target.name}
     tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
     if plot:

@@ -132,8 +132,14 @@ def signature_of(translator: Translator) -> str:
     index = "+".join(index_name(searcher) for searcher in translator.retriever.searchers)
     return (
         f"model:{model}|store:{stores}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
-        f"|beam:{settings.beam}|index:{index}|v:{__version__}"
+        f"|beam:{settings.beam}|index:{index}{other_source(translator)}|v:{__version__}"
     )
+
+
+def other_source(translator: Translator) -> str:
+    """The source language, where it is not the one that the store was made from."""
+    language = translator.translation_model.source_lang
+    return "" if language == translator.stores[0].manifest.model.source_lang else f"|source:{language}"
 
 
 def index_name(searcher: Any) -> str:

@@ -14,7 +14,7 @@ from knnmt.decoding import SearchSettings, mixing_in, proposing
 from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
 from knnmt.keys import key_site_of, lock_of
-from knnmt.model import TranslationModel, fingerprint, load_model
+from knnmt.model import TranslationModel, fingerprint, language_codes, load_model
 from knnmt.progress import Advance
 from knnmt.retrieval import Retriever
 from knnmt.store import ModelRecord, Store
@@ -62,12 +62,16 @@ class Translator:
         weight: float | None = None,
         beam: int | None = None,
         nprobe: int | None = None,
+        source_lang: str | None = None,
     ) -> "Translator":
-        """Open one store or several of the same model; what is not given comes from the first store's tuning."""
+        """Open one store or several of the same model; what is not given comes from the first store's tuning.
+
+        `source_lang` is for a model of many languages whose store was made from another one.
+        """
         opened = open_stores(stores)
         settings = settings_for(opened, k=k, temperature=temperature, weight=weight, beam=beam)
         retriever = Retriever(opened, nprobe=nprobe)
-        return cls(model_of_store(opened[0], model), retriever, settings)
+        return cls(model_of_store(opened[0], model, source_lang), retriever, settings)
 
     @classmethod
     def from_model(
@@ -194,17 +198,19 @@ def settings_for(stores: Sequence[Store], **given: Any) -> SearchSettings:
     return replace(defaults, **{name: value for name, value in chosen.items() if value is not None})
 
 
-def model_of_store(store: Store, name: str | None = None) -> TranslationModel:
+def model_of_store(store: Store, name: str | None = None, source_lang: str | None = None) -> TranslationModel:
     """Load the model that the store was made with; `name` says where it is now, if it has moved."""
     record = store.manifest.model
     loaded = load_model(
         name or record.name,
-        source_lang=record.source_lang,
+        source_lang=source_lang or record.source_lang,
         target_lang=record.target_lang,
         source_prefix=record.source_prefix,
         key_site=record.key_site,
     )
     check_fingerprint(store, record, loaded.fingerprint, name or record.name)
+    if source_lang and not language_codes(loaded.tokenizer):
+        raise SettingsError(f"--source-lang {source_lang}: {record.name} translates one language only; leave it out")
     return loaded
 
 

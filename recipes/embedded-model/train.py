@@ -1,4 +1,4 @@
-"""Train a small Marian translation model on a CPU: see README.md beside this file."""
+"""Train a small Marian or M2M-100 translation model on a CPU: see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def prepare_vocabulary(settings: Settings) -> None:
     train_vocabulary(
         (line for path in paths for line in read_lines(path)),
         settings.export, size=settings.vocabulary, languages=settings.languages, seed=settings.seed,
+        architecture=settings.architecture,
     )  # fmt: skip
 
 
