@@ -24,7 +24,8 @@ def prepare_vocabulary(settings: Settings) -> None:
     if settings.start is not None:
         copy_vocabulary(settings.start, settings.export)
         return
-    paths = [path for corpus in settings.corpora for path in (corpus.source, corpus.target)]
+    # Each file once: with many directions, a language's file belongs to several of them.
+    paths = dict.fromkeys(path for corpus in settings.corpora for path in (corpus.source, corpus.target))
     train_vocabulary(
         (line for path in paths for line in read_lines(path)),
         settings.export, size=settings.vocabulary, languages=settings.languages, seed=settings.seed,

@@ -27,8 +27,9 @@ def train(given: argparse.Namespace) -> str:
         pairs = permutations((find(stem, language) for language in given.languages), 2)
         corpora = [word for source, target in pairs for word in ("--corpus", str(source), str(target))]
         command = [sys.executable, str(TRAINING), "--architecture", "m2m_100", *corpora, "--output", str(folder)]
-        resume = ["--resume"] if (folder / "run").is_dir() and any((folder / "run").iterdir()) else []
-        subprocess.run([*command, "--minutes", str(given.minutes), *resume], check=True)
+        resume = ["--resume"] if (folder / "run" / "checkpoint.pt").is_file() else []
+        budget = ["--minutes", str(given.minutes), "--vocabulary", str(given.vocabulary)]
+        subprocess.run([*command, *budget, *resume], check=True)
     return str(model)
 
 
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--text", default="it-multiway", help="text that is parallel in all languages")
     parser.add_argument("--languages", nargs="+", default=["en", "de", "fr"], help="of the model that is trained")
     parser.add_argument("--minutes", type=float, default=120, help="of training")
+    parser.add_argument("--vocabulary", type=int, default=8000, help="of the model that is trained")
     parser.add_argument("--directions", nargs="+", default=["de-en", "fr-en", "en-de", "en-fr", "de-fr", "fr-de"])
     parser.add_argument("--pairs", type=int, help="of the datastores at most")
     given = parser.parse_args(arguments)
