@@ -177,6 +177,8 @@ def sweep(
     """Run every point that `output` does not hold yet, and write each there as soon as it is known."""
     table = Table(output)
     base = base_point(translator, axes)
+    if not base.retrieves:
+        raise SettingsError("--weight 0 retrieves nothing, so there is nothing to sweep; give another --weight")
     points = plan(base, axes)
     with tempfile.TemporaryDirectory(prefix=".knnmt-sweep-", dir=output.parent) as folder:
         study = Study(translator, sources, references, folder=Path(folder), show_progress=show_progress)

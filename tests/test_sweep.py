@@ -259,6 +259,7 @@ WRONG = {
     "no neighbour": ("--k 0,4", "--k 0: must be at least 1"),
     "temperature": ("--temperature 0,10", "--temperature 0: must be above 0"),
     "weight": ("--k 1,2 --weight 2", "--weight 2: must be between 0 and 1"),
+    "no weight": ("--k 1,2 --weight 0", "--weight 0 retrieves nothing"),
     "size": ("--sizes 0.5,2", "--sizes 2: must be above 0 and at most 1"),
     "beam": ("--beam 0,1", "--beam 0: must be at least 1"),
     "nprobe": ("--nprobe 0,1", "--nprobe 0: must be at least 1"),

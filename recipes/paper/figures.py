@@ -16,6 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--temperature", default="1,10,100")
     parser.add_argument("--sizes", default="0.03,0.1,0.3,1")
     parser.add_argument("--nprobe", default="1,4,16,32", help="or none, for an index without clusters")
+    parser.add_argument("--weight", default="0.5", help="for all points, whatever the store was tuned to")
     given = parser.parse_args(arguments)
     steps = Steps.of(given)
     store = steps.build(given.domain, [steps.text(f"{given.domain}/train", given.languages)])
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     axes = ["--k", given.k, "--temperature", given.temperature, "--sizes", given.sizes, "--beam", given.beam]
     axes += [] if given.nprobe == "none" else ["--nprobe", given.nprobe]
     files = ["--output", table, "--plot", table.with_suffix(".png")]
-    text = ["--source", source, "--target", target, "--limit", given.sentences]
+    text = ["--source", source, "--target", target, "--limit", given.sentences, "--weight", given.weight]
     print(knnmt(*words("sweep", store, *text, *axes, *files)))
     with table.open(encoding="utf-8", newline="") as opened:
         steps.save("figures", said(parser, given, "figures"), list(csv.DictReader(opened)))
