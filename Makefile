@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types docs bench clean
+.PHONY: demo test lint types docs bench results clean
 
 demo: $(READY)
 	$(BIN)/knnmt demo
@@ -24,6 +24,21 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench
+
+# The paper's experiments at small size, in hours; stopped, the same call goes on. OPUS names a Chinese-English model.
+CORPORA ?= corpora
+RESULTS ?= results
+RECIPE = $(BIN)/python recipes/paper/$(1).py --output $(RESULTS)
+
+results: $(READY)
+	$(call RECIPE,single_pair) --corpora $(CORPORA)
+	$(call RECIPE,domains) --corpora $(CORPORA)
+	$(call RECIPE,downsampling) --corpora $(CORPORA)
+	$(call RECIPE,figures) --corpora $(CORPORA)
+	$(call RECIPE,multilingual) --corpora $(CORPORA)
+	test -z "$(OPUS)" || $(call RECIPE,domains) --corpora $(CORPORA) --name opus-mt --model "$(OPUS)" \
+		--languages zh en --domains it-zh --general none
+	$(call RECIPE,tables)
 
 # torch first and by its pinned version: a CPU build of it that pip can find locally is then taken, and kept.
 $(READY): pyproject.toml constraints.txt

@@ -16,6 +16,7 @@ import torch
 
 from knnmt.batching import batches_by_tokens
 from knnmt.corpus import Corpus, Segment, Skipped, read_segments, survey
+from knnmt.downsampling import Downsampling
 from knnmt.errors import CorpusError, SettingsError, StoreError
 from knnmt.files import sha256_of, write_json
 from knnmt.index import make_index
@@ -37,13 +38,14 @@ class BuildSettings:
 
     index: str | None = None  # a FAISS factory string; None: chosen by size
     limit: int | None = None  # segments at most
+    cap: int | None = None  # entries of one target token at most; None: all
     batch_tokens: int = 4096  # padded tokens a forward pass
     part_entries: int = 131_072  # entries a part: what a kill can cost
     resume: bool = False
     show_progress: bool = False
 
     def __post_init__(self) -> None:
-        for flag, value in (("--limit", self.limit), ("--batch-tokens", self.batch_tokens)):
+        for flag, value in (("--limit", self.limit), ("--cap", self.cap), ("--batch-tokens", self.batch_tokens)):
             if value is not None and value < 1:
                 raise SettingsError(f"{flag} {value}: must be at least 1")
         if self.part_entries < 1:
@@ -70,9 +72,12 @@ def build_store(
 
 def finish(path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings) -> None:
     """Write what is not there yet: parts, index, manifest."""
-    parts, skipped = write_parts(path, model, corpora, total, settings)
+    downsampling = count_tokens(path, model, corpora, total, settings)
+    parts, skipped = write_parts(path, model, corpora, total, settings, downsampling)
     index = write_index(path, parts, factory=settings.index, show_progress=settings.show_progress)
-    write_manifest(path, model, [corpus_record(corpus) for corpus in corpora], parts, index, skipped.counts)
+    records = [corpus_record(corpus) for corpus in corpora]
+    thinned = downsampling.to_json() if downsampling else None
+    write_manifest(path, model, records, parts, index, skipped.counts, thinned)
 
 
 def write_manifest(
@@ -82,6 +87,7 @@ def write_manifest(
     parts: list[PartRecord],
     index: IndexRecord,
     skipped: dict[str, int],
+    downsampling: dict[str, Any] | None = None,
 ) -> None:
     """The last file of a build: with it, the folder is a datastore."""
     manifest = Manifest(
@@ -96,6 +102,7 @@ def write_manifest(
         changed=now(),
         change="built",
         knnmt=__version__,
+        downsampling=downsampling,
     )
     write_version(path, manifest)
 
@@ -131,6 +138,7 @@ def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildS
         "source_prefix": model.source_prefix,
         "corpora": [content_of(corpus) for corpus in corpora],
         "limit": settings.limit,
+        "cap": settings.cap,
         "batch_tokens": settings.batch_tokens,
         "part_entries": settings.part_entries,
     }
@@ -170,8 +178,31 @@ def read_plan(file: Path) -> dict[str, Any]:
         raise StoreError(f"{file}: damaged; remove the folder and build again") from error
 
 
-def write_parts(
+def count_tokens(
     path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings
+) -> Downsampling | None:
+    """With --cap, read the whole text once beforehand: how often does each target token occur?"""
+    if settings.cap is None:
+        return None
+    parts, downsampling = finished_parts(path), Downsampling(settings.cap)
+    segments = islice(read_segments(corpora, Skipped()), settings.limit)
+    with progress_bar("counting", total, show=settings.show_progress) as advance:
+
+        def target_of(encoded: EncodedSegment) -> list[int]:
+            advance(1, len(encoded.target))
+            return encoded.target if fits(encoded, model) else []
+
+        downsampling.count(map(target_of, encode(segments, model)), done=parts[-1].consumed if parts else 0)
+    return downsampling
+
+
+def write_parts(
+    path: Path,
+    model: TranslationModel,
+    corpora: Sequence[Corpus],
+    total: int,
+    settings: BuildSettings,
+    downsampling: Downsampling | None = None,
 ) -> tuple[list[PartRecord], Skipped]:
     """Write the parts that are not there yet."""
     parts = finished_parts(path)
@@ -182,7 +213,8 @@ def write_parts(
         for chunk in chunks(segments, model, overlong, settings.part_entries):
             consumed += chunk.consumed
             advance(chunk.consumed - len(chunk.segments), 0)
-            writer = PartWriter(path, len(parts), chunk.segments, dimension=model.dimension)
+            kept = downsampling.thin(chunk.segments) if downsampling else chunk.segments
+            writer = PartWriter(path, len(parts), kept, dimension=model.dimension)
             write_keys(writer, model, settings.batch_tokens, advance)
             parts.append(writer.finish(consumed=consumed, skipped=dict(overlong.counts)))
     if not parts:

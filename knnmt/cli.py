@@ -13,6 +13,7 @@ from knnmt.options import (
     AsJson,
     BatchTokens,
     Beam,
+    CapOption,
     ColumnsOption,
     CorpusOption,
     IndexOption,
@@ -120,6 +121,7 @@ def build(
     name: NameOption = None,
     index: IndexOption = None,
     limit: Limit = None,
+    cap: CapOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
     batch_tokens: BatchTokens = 4096,
     source_prefix: Annotated[
@@ -134,7 +136,7 @@ def build(
     from knnmt.model import load_model
 
     settings = BuildSettings(
-        index=index, limit=limit, resume=resume, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty()
+        index=index, limit=limit, cap=cap, resume=resume, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty()
     )
     files = corpus_files(corpus, source, target)
     check_place(store, resume)
@@ -144,6 +146,8 @@ def build(
     languages = (source_lang or loaded.source_lang, target_lang or loaded.target_lang)
     built = build_store(store, loaded, corpora_of(files, languages, name, columns, unfinished), settings)
     skipped = ", ".join(f"{count:,} pairs {reason}" for reason, count in built.manifest.skipped.items())
+    if built.manifest.downsampling:
+        skipped += f"{', ' if skipped else ''}{built.manifest.downsampling['dropped']:,} entries above --cap {cap}"
     errors.print(
         f"{store}: {built.entries:,} entries from {built.manifest.segments:,} pairs"
         + (f"; left out: {skipped}" if skipped else "")
@@ -163,9 +167,9 @@ def make_translator(
     from knnmt.translator import Translator
 
     if stores:
-        refuse({"source_lang": source_lang, "target_lang": target_lang}, "a store knows its own; leave it out")
+        refuse({"target_lang": target_lang}, "a store knows its own; leave it out")
         where = retrieval.pop("where", None) or []
-        return Translator.from_store(stores, model=model, beam=beam, where=where, **retrieval)
+        return Translator.from_store(stores, model=model, beam=beam, where=where, source_lang=source_lang, **retrieval)
     if model is None:
         raise SettingsError("--store or --model is missing")
     refuse(retrieval, "only with --store; the model alone retrieves nothing")
@@ -294,6 +298,7 @@ def tune(
     source: Annotated[Path, typer.Option("--source", help="Source lines, not those that the store was made of.")],
     target: Annotated[Path, typer.Option("--target", help="Their translations.")],
     model: ModelOption = None,
+    source_lang: SourceLang = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
     limit: Limit = None,
@@ -310,7 +315,7 @@ def tune(
     if plot:
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
-    translator = make_translator([str(store)], model, beam=beam, nprobe=nprobe)
+    translator = make_translator([str(store)], model, source_lang=source_lang, beam=beam, nprobe=nprobe)
     files = {"source": source.name, "target": target.name}
     tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
     if plot:
@@ -324,6 +329,42 @@ def tune(
         errors.print(
             f"knnmt: {len(sources)} sentences are few to tune on; what is best for them may not be best for others"
         )
+
+
+@app.command()
+def sweep(
+    store: StoreArgument,
+    source: Annotated[Path, typer.Option("--source", help="Source lines, not those that the store was made of.")],
+    target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
+    csv: Annotated[Path, typer.Option("--output", help="A CSV file; rows that it has already are not run again.")],
+    k: Annotated[str | None, typer.Option("--k", help="Neighbours per step, such as 1,4,16,64.")] = None,
+    temperature: Annotated[str | None, typer.Option("--temperature", help="Such as 10,100: a line for each.")] = None,
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Shares of the datastore, such as 0.1,0.3,1.")] = None,
+    nprobe: Annotated[str | None, typer.Option("--nprobe", help="Clusters searched, such as 1,8,32.")] = None,
+    beam: Annotated[str | None, typer.Option("--beam", help="Beams, such as 1,5.")] = None,
+    weight: Weight = None,
+    model: ModelOption = None,
+    limit: Limit = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the curves: a .png or .svg file.")] = None,
+) -> None:
+    """Measure BLEU and speed over k and temperature, datastore size, clusters searched and beams."""
+    from knnmt.curves import draw_sweep
+    from knnmt.evaluation import read_test_set
+    from knnmt.surface import check_drawable
+    from knnmt.sweep import Axes
+    from knnmt.sweep import sweep as sweep_translator
+    from knnmt.views import show_sweep
+
+    axes = Axes.parse(k=k, temperature=temperature, sizes=sizes, nprobe=nprobe, beam=beam)
+    if plot:
+        check_drawable(plot)
+    sources, references = read_test_set(source, target, limit)
+    fixed = {name: axes.fixed(name) for name in ("k", "temperature", "beam")}
+    translator = make_translator([str(store)], model, weight=weight, **fixed)
+    found = sweep_translator(translator, axes, sources, references, output=csv, show_progress=sys.stderr.isatty())
+    if plot:
+        draw_sweep(found, plot)
+    show_sweep(found, output)
 
 
 @app.command()

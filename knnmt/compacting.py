@@ -1,31 +1,49 @@
 """Writing a store anew without what was removed from it: less space, one index, nothing of the past."""
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.adding import next_part
 from knnmt.corpus import Segment
-from knnmt.errors import StoreError
+from knnmt.downsampling import Downsampling
+from knnmt.errors import SettingsError, StoreError
 from knnmt.files import flush_to_disk, write_json
 from knnmt.index import automatic_factory, make_index
 from knnmt.indexing import write_index
 from knnmt.parts import PART_RECORD, EncodedSegment, PartWriter
+from knnmt.selection import allowed_entries
 from knnmt.store import PARTS, PartRecord, Store, runs_of
 from knnmt.versions import changing, commit, forget_versions
 
 PART_ENTRIES = 131_072
 
 
-class Kept(NamedTuple):
-    """A segment that stays, with its keys [tokens, dimension]."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A segment that stays, with those of its entries that stay."""
 
-    encoded: EncodedSegment
-    keys: NDArray[np.float16]
+    segment: Segment
+    tokens: list[int]
+    positions: list[int]  # of the tokens in the segment's target
+    keys: NDArray[np.float16]  # [tokens, dimension]
+
+    def thinned(self, downsampling: Downsampling) -> "Kept":
+        stay = [row for row, token in enumerate(self.tokens) if downsampling.keeps_next(token)]
+        tokens, positions = ([values[row] for row in stay] for values in (self.tokens, self.positions))
+        return Kept(self.segment, tokens, positions, self.keys[stay])
+
+    def encoded(self) -> EncodedSegment:
+        """As a part is written; tokens that are no entry are unknown here, and not needed."""
+        target = [0] * (max(self.positions, default=-1) + 1)
+        for position, token in zip(self.positions, self.tokens, strict=True):
+            target[position] = token
+        return EncodedSegment(self.segment, [], target, tuple(self.positions))
 
 
 def compact_store(
@@ -33,19 +51,24 @@ def compact_store(
     *,
     index: str | None = None,
     drop_keys: bool = False,
+    cap: int | None = None,
     part_entries: int = PART_ENTRIES,
     show_progress: bool = False,
 ) -> Store:
     """Rewrite the parts, train one index over all of them, and forget every earlier version.
 
     With `drop_keys` only the index's codes remain of the keys, as in the paper: a fraction of the size, but distances
-    are then as rough as the codes, and the store cannot be compacted again.
+    are then as rough as the codes, and the store cannot be compacted again. With `cap`, frequent target tokens lose
+    entries until each has at most so many.
     """
+    if cap is not None and cap < 1:
+        raise SettingsError(f"--cap {cap}: must be at least 1")
     with changing(Path(path)) as store:
         check_rewritable(store)
         if index is not None:
             make_index(index, store.manifest.model.dimension)
-        parts = rewrite_parts(store, part_entries)
+        downsampling = count_live(store, cap) if cap else None
+        parts = rewrite_parts(store, part_entries, downsampling)
         entries = sum(part.entries for part in parts)
         name = f"index-{store.manifest.version + 1:06d}.faiss"
         factory = index or factory_for(store)
@@ -58,6 +81,7 @@ def compact_store(
             entries=entries,
             segments=sum(part.segments for part in parts),
             removed=None,
+            downsampling=thinning(store, downsampling),
         )
         forget_versions(compacted.path)
         return compacted
@@ -77,13 +101,29 @@ def factory_for(store: Store) -> str | None:
     return None if before.factory == automatic else before.factory
 
 
-def rewrite_parts(store: Store, part_entries: int) -> list[PartRecord]:
+def count_live(store: Store, cap: int) -> Downsampling:
+    """How often each token stands in the entries that have not been removed."""
+    allowed = allowed_entries(store)
+    tokens, counts = np.unique(store.values if allowed is None else store.values[allowed], return_counts=True)
+    return Downsampling(cap, Counter(dict(zip(tokens.tolist(), counts.tolist(), strict=True))))
+
+
+def thinning(store: Store, downsampling: Downsampling | None) -> dict[str, Any] | None:
+    """The manifest's record of what frequent tokens have lost, here and before."""
+    before = store.manifest.downsampling
+    if downsampling is None:
+        return before
+    now = downsampling.to_json()
+    return now | {"dropped": now["dropped"] + (before["dropped"] if before else 0)}
+
+
+def rewrite_parts(store: Store, part_entries: int, downsampling: Downsampling | None) -> list[PartRecord]:
     """New parts out of the segments that stay."""
     parts: list[PartRecord] = []
     number, batch, entries = next_part(store.path), list[Kept](), 0
     for kept in kept_segments(store):
-        batch.append(kept)
-        entries += len(kept.keys)
+        batch.append(kept.thinned(downsampling) if downsampling else kept)
+        entries += len(batch[-1].tokens)
         if entries >= part_entries:
             parts.append(write_part(store, number + len(parts), batch))
             batch, entries = [], 0
@@ -97,18 +137,21 @@ def kept_segments(store: Store) -> Iterator[Kept]:
     gone = set(store.removed.tolist())
     for part, record in enumerate(store.manifest.parts):
         first = int(store.first_segments[part])
-        keys, values, owners = (store.columns(name)[part] for name in ("keys", "values", "segments"))
+        keys, values, positions, owners = (
+            store.columns(name)[part] for name in ("keys", "values", "positions", "segments")
+        )
         runs = runs_of(owners, np.arange(record.segments))
         for pair, run in zip(store.segments_at(np.arange(first, first + record.segments)), runs, strict=True):
             if pair.segment not in gone:
                 segment = Segment(pair.source, pair.target, pair.corpus, pair.number, pair.created, pair.metadata)
-                yield Kept(EncodedSegment(segment, [], values[run].tolist()), keys[run])
+                yield Kept(segment, values[run].tolist(), positions[run].tolist(), keys[run])
 
 
 def write_part(store: Store, number: int, batch: list[Kept]) -> PartRecord:
-    writer = PartWriter(store.path, number, [kept.encoded for kept in batch], dimension=store.manifest.model.dimension)
+    dimension = store.manifest.model.dimension
+    writer = PartWriter(store.path, number, [kept.encoded() for kept in batch], dimension=dimension)
     for position, kept in enumerate(batch):
-        writer.put(position, kept.keys.astype(np.float32))
+        writer.put_kept(position, kept.keys.astype(np.float32))
     return writer.finish(consumed=0, skipped={})
 
 

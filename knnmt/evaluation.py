@@ -136,12 +136,18 @@ def signature_of(translator: Translator) -> str:
     where = "".join(f"|where:{condition}" for condition in translator.retriever.where)
     return (
         f"model:{model}|store:{stores}{where}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
-        f"|beam:{settings.beam}|index:{index}|v:{__version__}"
+        f"|beam:{settings.beam}|index:{index}{other_source(translator)}|v:{__version__}"
     )
 
 
 def store_name(store: Store, trust: float) -> str:
     return f"{store.path.name}@{store.fingerprint}" + ("" if trust == 1 else f"×{trust:g}")
+
+
+def other_source(translator: Translator) -> str:
+    """The source language, where it is not the one that the store was made from."""
+    language = translator.translation_model.source_lang
+    return "" if language == translator.stores[0].manifest.model.source_lang else f"|source:{language}"
 
 
 def index_name(searcher: Any) -> str:

@@ -37,6 +37,9 @@ UnfinishedOption = Annotated[
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="The corpus's name. [default: its file's]")]
 IndexOption = Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")]
+CapOption = Annotated[
+    int | None, typer.Option("--cap", help="At most N entries of each target token, spread evenly over the text.")
+]
 BatchTokens = Annotated[int, typer.Option("--batch-tokens", help="Padded tokens a forward pass.")]
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en; a store knows its own.")

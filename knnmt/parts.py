@@ -30,6 +30,11 @@ class EncodedSegment:
     segment: Segment
     source: list[int]
     target: list[int]
+    kept: tuple[int, ...] | None = None  # positions of the target that become entries; None: all of them
+
+    @property
+    def positions(self) -> Sequence[int]:
+        return range(len(self.target)) if self.kept is None else self.kept
 
 
 class PartWriter:
@@ -39,8 +44,8 @@ class PartWriter:
         self.final = store / PARTS / f"{number:06d}"
         self.folder = self.final.with_name(f".{self.final.name}.partial")
         self.segments = segments
-        self.rows = starts([len(segment.target) for segment in segments])
-        self.entries = sum(len(segment.target) for segment in segments)
+        self.rows = starts([len(segment.positions) for segment in segments])
+        self.entries = sum(len(segment.positions) for segment in segments)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         shape = (self.entries, dimension)
@@ -51,7 +56,11 @@ class PartWriter:
         return self.folder / f"{column}.npy"
 
     def put(self, position: int, keys: NDArray[np.float32]) -> None:
-        """The keys of one segment's tokens, [tokens, dimension]."""
+        """The keys of one segment's tokens, [tokens, dimension]; those that become entries are written."""
+        self.put_kept(position, keys[np.asarray(self.segments[position].positions, dtype=np.intp)])
+
+    def put_kept(self, position: int, keys: NDArray[np.float32]) -> None:
+        """The keys of just those tokens of one segment that become entries."""
         first = self.rows[position]
         with np.errstate(over="ignore"):
             self.keys[first : first + len(keys)] = keys
@@ -73,11 +82,12 @@ class PartWriter:
         return record
 
     def _write_columns(self) -> None:
-        lengths = [len(segment.target) for segment in self.segments]
-        np.save(self.file("values"), np.concatenate([s.target for s in self.segments]).astype(COLUMNS["values"]))
+        lengths = [len(segment.positions) for segment in self.segments]
+        values = [segment.target[position] for segment in self.segments for position in segment.positions]
+        positions = [position for segment in self.segments for position in segment.positions]
+        np.save(self.file("values"), np.array(values, COLUMNS["values"]))
         np.save(self.file("segments"), np.repeat(np.arange(len(lengths)), lengths).astype(COLUMNS["segments"]))
-        positions = np.concatenate([np.arange(length) for length in lengths])
-        np.save(self.file("positions"), positions.astype(COLUMNS["positions"]))
+        np.save(self.file("positions"), np.array(positions, COLUMNS["positions"]))
         np.save(self.file(HASHES), np.array([hashes_of(encoded.segment) for encoded in self.segments], np.uint64))
 
     def _write_segments(self) -> None:

@@ -134,6 +134,7 @@ class Manifest:
     knnmt: str
     removed: RemovedRecord | None = None
     tuned: dict[str, Any] | None = None
+    downsampling: dict[str, Any] | None = None  # {"cap", "dropped"}: entries of one token at most; left out for it
     version: int = 1
     format: int = FORMAT
 

@@ -10,6 +10,7 @@ import typer
 from knnmt.options import (
     AsJson,
     BatchTokens,
+    CapOption,
     ColumnsOption,
     CorpusOption,
     IndexOption,
@@ -120,6 +121,7 @@ def merge(
 def compact(
     store: StoreArgument,
     index: IndexOption = None,
+    cap: CapOption = None,
     drop_keys: Annotated[
         bool, typer.Option("--drop-keys", help="Keep only the index's codes: smaller, distances less exact.")
     ] = False,
@@ -129,7 +131,7 @@ def compact(
     from knnmt.store import Store
 
     before = Store.open(store).bytes
-    after = compact_store(store, index=index, drop_keys=drop_keys, show_progress=sys.stderr.isatty())
+    after = compact_store(store, index=index, cap=cap, drop_keys=drop_keys, show_progress=sys.stderr.isatty())
     errors.print(f"{store}: {before / 1e6:,.1f} MB before, {after.bytes / 1e6:,.1f} MB now")
 
 

@@ -14,7 +14,7 @@ from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
 from knnmt.keys import key_site_of, lock_of
 from knnmt.memories import StorePaths, open_memories
-from knnmt.model import TranslationModel, fingerprint, load_model
+from knnmt.model import TranslationModel, fingerprint, language_codes, load_model
 from knnmt.progress import Advance
 from knnmt.retrieval import Retriever
 from knnmt.selection import Condition
@@ -63,15 +63,17 @@ class Translator:
         beam: int | None = None,
         nprobe: int | None = None,
         where: Sequence[str] = (),
+        source_lang: str | None = None,
     ) -> "Translator":
         """Open one store or several of the same model; what is not given comes from the first store's tuning.
 
         A store may be given as `NAME=FOLDER:WEIGHT`. `where` holds conditions such as `corpus=house`: only sentence
-        pairs that meet them are ever looked at.
+        pairs that meet them are ever looked at. `source_lang` is for a model of many languages whose store was made
+        from another one.
         """
         retriever = open_retriever(stores, nprobe=nprobe, where=where)
         given = {"k": k, "temperature": temperature, "weight": weight, "beam": beam}
-        loaded = model_of_store(retriever.stores[0], model)
+        loaded = model_of_store(retriever.stores[0], model, source_lang)
         translator = cls(loaded, retriever, settings_for(retriever, **given))
         translator._reopen = lambda: (open_retriever(stores, nprobe=nprobe, where=where), given)
         return translator
@@ -222,17 +224,19 @@ def settings_for(retriever: Retriever, **given: Any) -> SearchSettings:
     return replace(defaults, **{name: value for name, value in chosen.items() if value is not None})
 
 
-def model_of_store(store: Store, name: str | None = None) -> TranslationModel:
+def model_of_store(store: Store, name: str | None = None, source_lang: str | None = None) -> TranslationModel:
     """Load the model that the store was made with; `name` says where it is now, if it has moved."""
     record = store.manifest.model
     loaded = load_model(
         name or record.name,
-        source_lang=record.source_lang,
+        source_lang=source_lang or record.source_lang,
         target_lang=record.target_lang,
         source_prefix=record.source_prefix,
         key_site=record.key_site,
     )
     check_fingerprint(store, record, loaded.fingerprint, name or record.name)
+    if source_lang and not language_codes(loaded.tokenizer):
+        raise SettingsError(f"--source-lang {source_lang}: {record.name} translates one language only; leave it out")
     return loaded
 
 

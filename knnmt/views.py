@@ -10,6 +10,7 @@ from rich.text import Text
 
 from knnmt.evaluation import Evaluation
 from knnmt.store import Store
+from knnmt.sweep import Sweep
 from knnmt.tuning import Tuning
 
 
@@ -32,6 +33,7 @@ def store_facts(store: Store) -> dict[str, object]:
         "languages": [manifest.model.source_lang, manifest.model.target_lang],
         "corpora": manifest.corpora,
         "skipped": manifest.skipped,
+        "downsampling": manifest.downsampling,
         "tuned": manifest.tuned,
         "parts": len(manifest.parts),
         "bytes": store.bytes,
@@ -56,6 +58,7 @@ def show_store(store: Store, console: Console) -> None:
         "segments": f"{store.live_segments:,} from {', '.join(corpus['name'] for corpus in manifest.corpora)}",
         "removed": count_of(len(store.removed), "segment") if len(store.removed) else "nothing",
         "left out": ", ".join(f"{count:,} {reason}" for reason, count in manifest.skipped.items()) or "nothing",
+        **({"capped": capped_line(manifest.downsampling)} if manifest.downsampling else {}),
         "model": f"{manifest.model.name} ({manifest.model.type}, {manifest.model.fingerprint})",
         "languages": f"{manifest.model.source_lang or '?'} → {manifest.model.target_lang or '?'}",
         "index": ", ".join(index.factory for index in manifest.indexes) + probes,
@@ -68,6 +71,10 @@ def show_store(store: Store, console: Console) -> None:
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(value))
     console.print(table)
+
+
+def capped_line(downsampling: dict[str, Any]) -> str:
+    return f"at most {downsampling['cap']:,} entries of each target token: {downsampling['dropped']:,} left out"
 
 
 def tuned_line(tuned: dict[str, Any] | None) -> str:
@@ -119,6 +126,19 @@ def show_tuning_cost(tuning: Tuning, console: Console) -> None:
     console.print(f"cost: {tuning.seconds:,.0f} s, as {tuning.plain_decodes:.1f} decodes by the model alone")
     for name, signature in tuning.signature.items():
         console.print(Text(f"{name}: {signature}", style="dim"), soft_wrap=True)
+
+
+def show_sweep(sweep: Sweep, console: Console) -> None:
+    """One line for each setting, the model alone first."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("k", "temperature", "weight", "beam", "nprobe", "entries", "BLEU", "chrF", "tokens/s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in dict.fromkeys(sweep.results.values()):  # two points may come to the same, such as nprobe and its default
+        settings = (row.k, row.temperature, row.weight, row.beam, row.nprobe)
+        entries = "–" if row.entries is None else f"{row.entries:,}"
+        shown = ("–" if value is None else f"{value:g}" for value in settings)
+        table.add_row(*shown, entries, f"{row.bleu:.2f}", f"{row.chrf:.2f}", f"{row.tokens_per_second:,.1f}")
+    console.print(table)
 
 
 def marked(words: Sequence[str], good: set[int], style: str) -> Text:

@@ -312,6 +312,23 @@ class TestCompacting:
         assert add(after, [("neu", "new")]).segments == 1
         assert ("neu", "new") in found_pairs(Store.open(store.path), everywhere([("neu", "new")]), 1)
 
+    def test_frequent_tokens_can_be_thinned_out(self, tmp_path: Path) -> None:
+        store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(30)])
+        remove_from_store(store.path, segments=[0])
+        after = compact_store(store.path, cap=4)
+        counts = np.unique(after.values, return_counts=True)[1]
+        assert (after.entries, counts.max()) == (4 + 4 + 29, 4)
+        assert after.manifest.downsampling == {"cap": 4, "dropped": 50}
+        assert len(pairs_in(after)) == 29
+        for entry in range(after.entries):
+            pair = after.segment(int(after.segment_numbers(np.array([entry]))[0]))
+            position = int(after.gather("positions", np.array([entry]))[0])
+            key = key_of(pair.source, pair.target, position).astype(np.float16)
+            np.testing.assert_array_equal(after.gather("keys", np.array([entry]))[0], key)
+            assert after.values[entry] == MODEL.encode_targets([pair.target])[0][position]
+        again = compact_store(store.path, cap=2)
+        assert (again.entries, again.manifest.downsampling) == (2 + 2 + 29, {"cap": 2, "dropped": 54})
+
     def test_an_index_that_was_chosen_stays(self, tmp_path: Path) -> None:
         store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(100)], index="SQ8")
         assert compact_store(store.path).manifest.index.factory == "SQ8"

@@ -192,6 +192,24 @@ def test_from_start_weights_in_two_processes(
     assert losses[-1] < losses[0] - 0.5
 
 
+def test_a_model_of_several_languages(recipe: SimpleNamespace, corpus: tuple[str, str], tmp_path: Path) -> None:
+    """Both directions in one M2M-100 model; the ids that it is trained on are its tokenizer's."""
+    options = ["--corpus", *corpus, "--corpus", *reversed(corpus), "--architecture", "m2m_100", "--steps", "4"]
+    recipe.train.main([*options, "--output", str(tmp_path), *SMALL, *RUN])
+    folder = tmp_path / "model"
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert (model.config.model_type, model.dtype) == ("m2m_100", torch.float16)
+    assert set(read_log(tmp_path)["scores"][-1]["by_corpus"]) == {"toy.de-en", "toy.en-de"}
+    tokenizer.src_lang, tokenizer.tgt_lang = "de", "en"
+    lines = ["der Hund läuft schnell .", "", "Žluťoučký kůň"]
+    source = recipe.vocabulary.load_encoder(folder, "source", "de")(lines)
+    target = recipe.vocabulary.load_encoder(folder, "target", "en")(lines)
+    assert [ids.tolist() for ids in source] == [tokenizer(line).input_ids for line in lines]
+    assert [ids.tolist() for ids in target] == [tokenizer(text_target=line).input_ids for line in lines]
+    assert tokenizer.decode(source[0], skip_special_tokens=True) == lines[0]
+    assert max(tokenizer.lang_code_to_id.values()) < model.config.vocab_size
+
+
 class KilledError(Exception):
     """Stands for a kill between two steps."""
 
@@ -248,6 +266,11 @@ def test_split_by_resemblance(recipe: SimpleNamespace) -> None:
         (["--corpus", "no.de", "no.en", "x", "--steps", "1"], "the weight 'x' is not a number"),
         (["--corpus", "no.de", "no.en"], "exactly one of --steps and --minutes"),
         (["--corpus", "no.de", "no.en", "--steps", "1", "--tokens", "0"], "--tokens must be at least 1"),
+        (["--corpus", "a.de", "a.xx", "--steps", "1", "--architecture", "m2m_100"], "a.xx: m2m_100 takes the language"),
+        (
+            ["--corpus", "a.de", "a.en", "--steps", "1", "--architecture", "m2m_100", "--start", "x"],
+            "--start takes a Marian folder",
+        ),
     ],
 )
 def test_mistakes_are_one_clean_line(

@@ -206,3 +206,27 @@ def test_refresh_takes_up_changes(embedded: TranslationModel, tmp_path: Path) ->
     assert translator.refresh()
     assert translator.translate(["Laden Sie den Akku."]) != ["Charge the power pack."]
     assert not translator.base().refresh()
+
+
+def test_another_source_language_than_the_stores(tmp_path: Path) -> None:
+    """A store made from German, used for French: the model is told the new language, the signature says so."""
+    from tiny_models import ENGLISH, GERMAN, tiny_folder
+
+    from knnmt import Corpus, build_store, load_model
+    from knnmt.evaluation import signature_of
+
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(GERMAN, ENGLISH, strict=True)))
+    model = load_model(str(tiny_folder("m2m_100")), source_lang="de", target_lang="en")
+    build_store(tmp_path / "store", model, [Corpus(tmp_path / "pairs.tsv")])
+    own, other = (Translator.from_store(tmp_path / "store", k=2, source_lang=lang) for lang in (None, "fr"))
+    languages = own.tokenizer.lang_code_to_id
+    assert own.translation_model.encode_sources(["Haus"])[0][0] == languages["de"]
+    assert other.translation_model.encode_sources(["maison"])[0][0] == languages["fr"]
+    assert own.translation_model.decoder_prefix == other.translation_model.decoder_prefix
+    assert "|source:" not in signature_of(own)
+    assert "|source:fr|" in signature_of(other)
+
+
+def test_a_model_of_one_pair_has_one_source_language(store: Store) -> None:
+    with pytest.raises(SettingsError, match="--source-lang fr: builtin:de-en translates one language only"):
+        Translator.from_store(store.path, source_lang="fr")

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from batches import Indices
+from languages import language_of
 from text import RecipeError, read_lines, read_pairs
-from vocabulary import MODEL_FILES, Encoder, load_encoder
+from vocabulary import Encoder, load_encoder, tokenizer_files
 
 Tokens = npt.NDArray[np.uint16]
 REASONS = ("excluded", "empty", "long")
@@ -27,13 +28,15 @@ class Source:
     source: Path
     target: Path
     weight: float = 1.0
+    languages: tuple[str, str] | None = None  # of a model that has a token for each
 
     @property
     def name(self) -> str:
-        return self.source.name.removesuffix(".gz")
+        name = self.source.name.removesuffix(".gz")
+        return f"{name}-{self.languages[1]}" if self.languages else name
 
 
-def parse_source(words: Sequence[str]) -> Source:
+def parse_source(words: Sequence[str], *, many_languages: bool = False) -> Source:
     if len(words) not in (2, 3):
         raise RecipeError("--corpus takes SOURCE TARGET [WEIGHT]")
     try:
@@ -42,7 +45,9 @@ def parse_source(words: Sequence[str]) -> Source:
         raise RecipeError(f"--corpus {words[0]}: the weight {words[2]!r} is not a number") from error
     if weight <= 0:
         raise RecipeError(f"--corpus {words[0]}: the weight must be above zero")
-    return Source(source=Path(words[0]), target=Path(words[1]), weight=weight)
+    source, target = Path(words[0]), Path(words[1])
+    languages = (language_of(source), language_of(target)) if many_languages else None
+    return Source(source=source, target=target, weight=weight, languages=languages)
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,12 @@ def load_corpus(
     source: Source, vocabulary: Path, cache: Path, *, longest: int, exclude: frozenset[str] = frozenset()
 ) -> Corpus:
     """Tokenise, or take the cached arrays if neither text nor vocabulary nor limits have changed."""
-    files = [source.source, source.target, *(vocabulary / name for name in MODEL_FILES)]
-    path = cache / f"{fingerprint(files, longest, sorted(exclude))}.npz"
+    files = [source.source, source.target, *tokenizer_files(vocabulary)]
+    languages = source.languages or ()
+    path = cache / f"{fingerprint(files, longest, sorted(exclude), *languages)}.npz"
     if not path.is_file():
-        encoders = (load_encoder(vocabulary, "source"), load_encoder(vocabulary, "target"))
+        first, second = languages or (None, None)
+        encoders = (load_encoder(vocabulary, "source", first), load_encoder(vocabulary, "target", second))
         write_cache(path, tokenise(source, encoders, longest=longest, exclude=exclude))
     return read_cache(path, source)
 

@@ -1,17 +1,29 @@
-"""The model: made anew or loaded, its loss, and its export as a Marian folder."""
+"""The model: made anew or loaded, its loss, and its export as a folder that transformers loads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoModelForSeq2SeqLM, GenerationConfig, MarianConfig, MarianMTModel
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+)
 
+from languages import total_size
 from text import RecipeError
 from vocabulary import EOS, PAD, load_vocabulary
+
+Model = MarianMTModel | M2M100ForConditionalGeneration
+Config = MarianConfig | M2M100Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,23 +41,39 @@ class Shape:
             raise RecipeError(f"--dimension {self.dimension} is not a multiple of --heads {self.heads}")
 
 
+def common_settings(shape: Shape, vocabulary: dict[str, int]) -> dict[str, Any]:
+    """What both architectures call by the same name."""
+    return {
+        "d_model": shape.dimension, "encoder_layers": shape.encoder_layers, "decoder_layers": shape.decoder_layers,
+        "encoder_attention_heads": shape.heads, "decoder_attention_heads": shape.heads,
+        "encoder_ffn_dim": shape.feed_forward, "decoder_ffn_dim": shape.feed_forward,
+        "scale_embedding": True, "tie_word_embeddings": True, "max_position_embeddings": 512, "dropout": 0.0,
+        "attention_dropout": 0.0, "activation_dropout": 0.0, "pad_token_id": vocabulary[PAD],
+        "eos_token_id": vocabulary[EOS], "forced_eos_token_id": vocabulary[EOS],
+    }  # fmt: skip
+
+
 def make_config(shape: Shape, vocabulary: dict[str, int]) -> MarianConfig:
-    pad, eos = vocabulary[PAD], vocabulary[EOS]
     return MarianConfig(
-        vocab_size=len(vocabulary), decoder_vocab_size=len(vocabulary), d_model=shape.dimension,
-        encoder_layers=shape.encoder_layers, decoder_layers=shape.decoder_layers,
-        encoder_attention_heads=shape.heads, decoder_attention_heads=shape.heads,
-        encoder_ffn_dim=shape.feed_forward, decoder_ffn_dim=shape.feed_forward,
-        activation_function="swish", scale_embedding=True, share_encoder_decoder_embeddings=True,
-        tie_word_embeddings=True, max_position_embeddings=512, dropout=0.0, attention_dropout=0.0,
-        activation_dropout=0.0, bos_token_id=None, pad_token_id=pad, eos_token_id=eos,
-        decoder_start_token_id=pad, forced_eos_token_id=eos,
+        vocab_size=len(vocabulary), decoder_vocab_size=len(vocabulary), activation_function="swish",
+        share_encoder_decoder_embeddings=True, bos_token_id=None, decoder_start_token_id=vocabulary[PAD],
+        **common_settings(shape, vocabulary),
     )  # fmt: skip
 
 
-def make_model(folder: Path, shape: Shape, *, seed: int) -> MarianMTModel:
+def make_m2m_config(shape: Shape, vocabulary: dict[str, int]) -> M2M100Config:
+    return M2M100Config(
+        vocab_size=total_size(vocabulary), encoder_layerdrop=0.0, decoder_layerdrop=0.0,
+        bos_token_id=vocabulary["<s>"], decoder_start_token_id=vocabulary[EOS], **common_settings(shape, vocabulary),
+    )  # fmt: skip
+
+
+def make_model(folder: Path, shape: Shape, *, seed: int, architecture: str = "marian") -> Model:
     torch.manual_seed(seed)
-    return MarianMTModel(make_config(shape, load_vocabulary(folder)))
+    vocabulary = load_vocabulary(folder)
+    if architecture == "m2m_100":
+        return M2M100ForConditionalGeneration(make_m2m_config(shape, vocabulary))
+    return MarianMTModel(make_config(shape, vocabulary))
 
 
 def load_model(folder: Path) -> MarianMTModel:
@@ -55,7 +83,7 @@ def load_model(folder: Path) -> MarianMTModel:
     return model
 
 
-def set_dropout(model: MarianMTModel, dropout: float) -> None:
+def set_dropout(model: Model, dropout: float) -> None:
     """Each layer copies its dropout from the config, so a change has to reach all of them."""
     model.config.dropout = dropout
     for module in model.modules():
@@ -63,19 +91,20 @@ def set_dropout(model: MarianMTModel, dropout: float) -> None:
             module.dropout = dropout
 
 
-def loss_sum(model: MarianMTModel, source: Tensor, target: Tensor, *, smoothing: float) -> tuple[Tensor, int]:
+def loss_sum(model: Model, source: Tensor, target: Tensor, *, smoothing: float) -> tuple[Tensor, int]:
     """The summed loss and the tokens of a batch, (pairs, source length) and (pairs, target length)."""
     pad, first = model.config.pad_token_id, model.config.decoder_start_token_id
     given = torch.cat([torch.full_like(target[:, :1], first), target[:, :-1]], dim=1)
     hidden = model.model(input_ids=source, attention_mask=(source != pad).long(), decoder_input_ids=given)[0]
     real = target != pad
     # Padding leaves before the widest matrix product, (tokens, dimension) x (dimension, vocabulary).
-    logits = functional.linear(hidden[real], model.lm_head.weight, model.final_logits_bias[0])
+    bias = model.final_logits_bias[0] if isinstance(model, MarianMTModel) else None
+    logits = functional.linear(hidden[real], model.lm_head.weight, bias)
     labels = target[real]
     return functional.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum"), len(labels)
 
 
-def generation_config(config: MarianConfig) -> GenerationConfig:
+def generation_config(config: Config) -> GenerationConfig:
     return GenerationConfig(
         decoder_start_token_id=config.decoder_start_token_id, pad_token_id=config.pad_token_id,
         eos_token_id=config.eos_token_id, forced_eos_token_id=config.eos_token_id,
@@ -83,9 +112,9 @@ def generation_config(config: MarianConfig) -> GenerationConfig:
     )  # fmt: skip
 
 
-def export_model(model: MarianMTModel, weights: dict[str, Tensor], folder: Path) -> None:
+def export_model(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
     """Write the weights in half precision; the tokenizer's files are the vocabulary's."""
-    exported = MarianMTModel(model.config)
+    exported = type(model)(model.config)
     exported.load_state_dict(weights)
     exported.generation_config = generation_config(model.config)
     exported.half().save_pretrained(folder)

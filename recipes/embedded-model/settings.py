@@ -21,6 +21,7 @@ class Settings:
     cache: Path
     budget: Budget
     shape: Shape = field(default_factory=Shape)
+    architecture: str = "marian"
     start: Path | None = None
     exclude: tuple[Path, ...] = ()
     languages: tuple[str, str] = ("de", "en")
@@ -48,6 +49,7 @@ class Settings:
         require(self.rate > 0, "rate", "must be above zero")
         for name in ("smoothing", "dropout"):
             require(0 <= getattr(self, name) < 1, name, "must be from 0 to below 1")
+        require(not self.start or self.architecture == "marian", "start", "takes a Marian folder; m2m_100 starts anew")
 
     @property
     def run(self) -> Path:
@@ -91,6 +93,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", type=Path, help="Marian folder to start from; else a model is made anew")
+    parser.add_argument("--architecture", choices=("marian", "m2m_100"), help="of a new model")
     parser.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), help="of a new tokenizer")
     parser.add_argument("--vocabulary", type=int, help="size of a new vocabulary")
     for shape in fields(Shape):
@@ -126,7 +129,8 @@ def parse_settings(arguments: Sequence[str] | None, *, description: str | None) 
     given = vars(parser.parse_args(arguments))
     shape = Shape(**{part.name: given.pop(part.name) for part in fields(Shape) if part.name in given})
     budget = Budget(steps=given.pop("steps", None), minutes=given.pop("minutes", None))
-    corpora = tuple(parse_source(words) for words in given.pop("corpus"))
+    many_languages = given.get("architecture") == "m2m_100"
+    corpora = tuple(parse_source(words, many_languages=many_languages) for words in given.pop("corpus"))
     lists: dict[str, Any] = {name: tuple(given.pop(name)) for name in ("exclude", "languages") if name in given}
     cache = given.pop("cache", given["output"] / "cache")
     return Settings(corpora=corpora, shape=shape, budget=budget, cache=cache, **lists, **given)

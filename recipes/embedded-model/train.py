@@ -1,4 +1,4 @@
-"""Train a small Marian translation model on a CPU: see README.md beside this file."""
+"""Train a small Marian or M2M-100 translation model on a CPU: see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def prepare_vocabulary(settings: Settings) -> None:
     if settings.start is not None:
         copy_vocabulary(settings.start, settings.export)
         return
-    paths = [path for corpus in settings.corpora for path in (corpus.source, corpus.target)]
+    # Each file once: with many directions, a language's file belongs to several of them.
+    paths = dict.fromkeys(path for corpus in settings.corpora for path in (corpus.source, corpus.target))
     train_vocabulary(
         (line for path in paths for line in read_lines(path)),
         settings.export, size=settings.vocabulary, languages=settings.languages, seed=settings.seed,
+        architecture=settings.architecture,
     )  # fmt: skip
 
 

@@ -39,7 +39,9 @@ class Trainer:
         if settings.start:
             self.model = load_model(settings.start)
         else:
-            self.model = make_model(settings.export, settings.shape, seed=settings.seed)
+            self.model = make_model(
+                settings.export, settings.shape, seed=settings.seed, architecture=settings.architecture
+            )
         set_dropout(self.model, settings.dropout)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizers = make_optimizers(self.model, name=settings.optimizer, lr=settings.rate)

@@ -1,4 +1,4 @@
-"""The tokenizer's files of a Marian folder: made anew from text, or taken from a given folder."""
+"""The tokenizer's files of a model's folder: made anew from text, or taken from a given Marian folder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from languages import PIECES, language_token, write_m2m_files
 from text import RecipeError
 
 MODEL_FILES = ("source.spm", "target.spm", "vocab.json")
@@ -28,11 +29,10 @@ def copy_vocabulary(start: Path, folder: Path) -> None:
         shutil.copyfile(start / name, folder / name)
 
 
-def train_vocabulary(lines: Iterable[str], folder: Path, *, size: int, languages: Sequence[str], seed: int) -> None:
-    """Train one SentencePiece model for both languages and write it as Marian's files.
-
-    The ids are SentencePiece's own, and Marian's padding takes the last.
-    """
+def train_vocabulary(
+    lines: Iterable[str], folder: Path, *, size: int, languages: Sequence[str], seed: int, architecture: str = "marian"
+) -> None:
+    """Train one SentencePiece model for all languages and write it as the architecture's files."""
     folder.mkdir(parents=True, exist_ok=True)
     sentencepiece.set_random_generator_seed(seed)
     try:
@@ -43,12 +43,14 @@ def train_vocabulary(lines: Iterable[str], folder: Path, *, size: int, languages
         )  # fmt: skip
     except RuntimeError as error:
         raise RecipeError(f"--vocabulary {size}: not to be had from this text: {error}") from error
-    write_marian_files(folder, folder / "joint.model", languages=languages)
+    write = {"marian": write_marian_files, "m2m_100": write_m2m_files}[architecture]
+    write(folder, folder / "joint.model", languages=languages)
     (folder / "joint.model").unlink()
     (folder / "joint.vocab").unlink()
 
 
 def write_marian_files(folder: Path, model: Path, *, languages: Sequence[str]) -> None:
+    """The ids are SentencePiece's own, and Marian's padding takes the last."""
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
     vocabulary = {pieces.id_to_piece(index): index for index in range(len(pieces))} | {PAD: len(pieces)}
     for name in ("source.spm", "target.spm"):
@@ -67,18 +69,19 @@ def write_json(path: Path, content: object) -> None:
 
 @dataclass(frozen=True)
 class Encoder:
-    """One side's text to Marian ids, many lines at a time: what MarianTokenizer does, much faster."""
+    """One side's text to the model's ids, many lines at a time: what its tokenizer does, much faster."""
 
     pieces: sentencepiece.SentencePieceProcessor
-    table: npt.NDArray[np.uint16]  # SentencePiece's id -> Marian's id
+    table: npt.NDArray[np.uint16]  # SentencePiece's id -> the model's id
     eos: int
+    opening: tuple[int, ...] = ()  # the language's token, where the model has one
 
     def __call__(self, lines: Sequence[str]) -> list[npt.NDArray[np.uint16]]:
         encoded = self.pieces.encode(list(lines), out_type=int, num_threads=2)
-        return [np.append(self.table[ids], np.uint16(self.eos)) if ids else self.nothing() for ids in encoded]
+        return [self.framed(self.table[ids] if ids else []) for ids in encoded]
 
-    def nothing(self) -> npt.NDArray[np.uint16]:
-        return np.array([self.eos], dtype=np.uint16)
+    def framed(self, ids: npt.ArrayLike) -> npt.NDArray[np.uint16]:
+        return np.concatenate([self.opening, np.asarray(ids), [self.eos]]).astype(np.uint16)
 
 
 def load_vocabulary(folder: Path) -> dict[str, int]:
@@ -87,9 +90,16 @@ def load_vocabulary(folder: Path) -> dict[str, int]:
     return content
 
 
-def load_encoder(folder: Path, side: str) -> Encoder:
-    """`side` is "source" or "target"."""
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+def load_encoder(folder: Path, side: str, language: str | None = None) -> Encoder:
+    """`side` is "source" or "target"; a model of many languages wants to know which it is."""
+    file = PIECES if language else f"{side}.spm"
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / file))
     vocabulary = load_vocabulary(folder)
-    marian = [vocabulary.get(pieces.id_to_piece(index), vocabulary[UNK]) for index in range(len(pieces))]
-    return Encoder(pieces, np.array(marian, dtype=np.uint16), vocabulary[EOS])
+    table = [vocabulary.get(pieces.id_to_piece(index), vocabulary[UNK]) for index in range(len(pieces))]
+    opening = (language_token(vocabulary, language),) if language else ()
+    return Encoder(pieces, np.array(table, dtype=np.uint16), vocabulary[EOS], opening)
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """What the ids of a text depend on."""
+    return [folder / name for name in (*MODEL_FILES, PIECES) if (folder / name).is_file()]
