@@ -221,7 +221,7 @@ class Study:
         """Whatever is wrong with a point is known before hours of work on others."""
         for point in points:
             entries = len(self.nesting.entries_of(point.size))
-            point.settings.check_against(self.store.entries)
+            point.settings.check_against(self.store.live_entries)
             if point.settings.k > entries:
                 raise SettingsError(
                     f"--sizes {point.size:g}: has {entries:,} entries, fewer than --k {point.settings.k}"

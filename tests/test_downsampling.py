@@ -75,14 +75,15 @@ def test_a_capped_store(store: Store, capped: Store) -> None:
     assert list(problems_of(capped)) == []
 
 
+def places_in(store: Store) -> list[tuple[int, int]]:
+    """Segment and position of every entry."""
+    segments = store.segment_numbers(np.arange(store.entries)).tolist()
+    return list(zip(segments, np.concatenate(store.columns("positions")).tolist(), strict=True))
+
+
 def test_kept_entries_are_those_of_the_whole_store(store: Store, capped: Store) -> None:
-    places = {
-        (segment, position): entry
-        for entry, (segment, position) in enumerate(
-            zip(np.concatenate(store.columns("segments")), np.concatenate(store.columns("positions")), strict=True)
-        )
-    }
-    kept = zip(np.concatenate(capped.columns("segments")), np.concatenate(capped.columns("positions")), strict=True)
+    places = {place: entry for entry, place in enumerate(places_in(store))}
+    kept = places_in(capped)
     entries = np.array([places[place] for place in kept])
     assert (np.diff(entries) > 0).all()
     assert (store.values[entries] == capped.values).all()

@@ -57,7 +57,7 @@ def test_parts_are_nested(store: Store) -> None:
 
 
 def test_parts_consist_of_whole_segments(store: Store) -> None:
-    segments = np.concatenate(store.columns("segments"))
+    segments = store.segment_numbers(np.arange(store.entries))
     chosen = Nesting(store).entries_of(0.25)
     inside = np.isin(segments, segments[chosen])
     assert np.flatnonzero(inside).tolist() == chosen.tolist()
