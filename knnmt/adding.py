@@ -2,21 +2,21 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from knnmt.building import chunks, corpus_record, write_keys
+from knnmt.building import chunks, corpus_record, encode, fits, model_record, write_keys
 from knnmt.corpus import Corpus, Segment, Skipped, read_segments, survey
 from knnmt.errors import CorpusError, SettingsError, StoreError
-from knnmt.indexing import indexes_with, outgrown
+from knnmt.indexing import grown, outgrown
 from knnmt.model import TranslationModel
-from knnmt.parts import PartWriter, hash_of
+from knnmt.parts import PartWriter, hash_of, next_part
 from knnmt.progress import progress_bar
 from knnmt.removing import write_removed
-from knnmt.store import HASHES, PARTS, PartRecord, Store, StoredSegment
+from knnmt.store import HASHES, PartRecord, Store, StoredSegment
 from knnmt.versions import changing, commit
 
 SEGMENTS_COMPARED_AT_ONCE = 16_384
@@ -68,21 +68,31 @@ def add_to_store(
     with changing(Path(path)) as store:
         check_model(store, model)
         added = Added()
-        last = last_of_each_source(all_of(corpora, settings)) if settings.replace else None
+        last = last_of_each_source(fitting(corpora, model, settings, Skipped())) if settings.replace else None
         newcomers = Newcomers(store, added, last)
-        pairs = newcomers.new(all_of(corpora, settings, added.skipped))
+        pairs = newcomers.new(fitting(corpora, model, settings, added.skipped))
         parts = write_new_parts(store, model, pairs, total, settings, added)
         finish(store, corpora, parts, newcomers.outdated, added)
     return added
 
 
-def all_of(corpora: Sequence[Corpus], settings: AddSettings, skipped: Skipped | None = None) -> Iterator[Segment]:
-    return islice(read_segments(corpora, Skipped() if skipped is None else skipped), settings.limit)
+def fitting(
+    corpora: Sequence[Corpus], model: TranslationModel, settings: AddSettings, skipped: Skipped
+) -> Iterator[Segment]:
+    """The pairs that the model can take: one that it cannot must not take the place of one that it could."""
+    for encoded in encode(islice(read_segments(corpora, skipped), settings.limit), model):
+        if fits(encoded, model):
+            yield encoded.segment
+        else:
+            skipped.add(f"longer than the model's {model.positions} tokens")
 
 
 def check_model(store: Store, model: TranslationModel) -> None:
-    if model.fingerprint != store.manifest.model.fingerprint:
+    theirs, ours = (replace(record, name="") for record in (store.manifest.model, model_record(model)))
+    if theirs.fingerprint != ours.fingerprint:
         raise StoreError(f"{store.path}: made with another model than {model.name}; build it again with this one")
+    if theirs != ours:
+        raise StoreError(f"{store.path}: made with other settings of {model.name} (languages, prefix or key site)")
 
 
 def write_new_parts(
@@ -103,11 +113,6 @@ def write_new_parts(
     return parts
 
 
-def next_part(path: Path) -> int:
-    """A number that no part of any version has."""
-    return max((int(folder.name) for folder in (path / PARTS).glob("[0-9]*")), default=-1) + 1
-
-
 def finish(store: Store, corpora: Sequence[Corpus], parts: list[PartRecord], outdated: set[int], added: Added) -> None:
     """Put the parts into the store's next version; where nothing is new, the store stays as it is."""
     added.store = store
@@ -119,13 +124,14 @@ def finish(store: Store, corpora: Sequence[Corpus], parts: list[PartRecord], out
     added.segments, added.entries = sum(part.segments for part in parts), sum(part.entries for part in parts)
     added.replaced += len(outdated)
     names = [record for record in map(corpus_record, corpora) if record not in manifest.corpora]
+    all_parts, indexes = grown(store, parts) if parts else (manifest.parts, manifest.indexes)
     added.store = commit(
         store,
         f"added {added.segments:,} segment{'' if added.segments == 1 else 's'}",
-        parts=[*manifest.parts, *parts],
+        parts=all_parts,
+        indexes=indexes,
         entries=manifest.entries + added.entries,
         segments=manifest.segments + added.segments,
-        indexes=indexes_with(store, parts) if parts else manifest.indexes,
         corpora=[*manifest.corpora, *names],
         skipped=summed(manifest.skipped, added.skipped.counts),
         removed=write_removed(store, outdated) if outdated else manifest.removed,

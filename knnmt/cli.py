@@ -64,6 +64,7 @@ def main() -> None:
     if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8")  # as the input is read, whatever the locale
     try:
+        check_arguments(sys.argv[1:])
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except KnnmtError as error:
         code = fail(str(error))
@@ -80,6 +81,13 @@ def main() -> None:
     if code == STOPPED:
         fail("stopped")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Bytes that are no text in the locale's encoding would surprise every part of the program."""
+    for argument in arguments:
+        if not argument.isprintable() and any("\ud800" <= sign <= "\udfff" for sign in argument):
+            raise SettingsError(f"{argument.encode('utf-8', 'replace').decode()}: not UTF-8 text")
 
 
 def fail(message: str) -> int:

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knnmt.adding import next_part
 from knnmt.corpus import Segment
 from knnmt.downsampling import Downsampling
 from knnmt.errors import SettingsError, StoreError
 from knnmt.files import flush_to_disk, write_json
-from knnmt.index import automatic_factory, make_index
+from knnmt.index import automatic_factory, ivf_of, make_index
 from knnmt.indexing import write_index
-from knnmt.parts import PART_RECORD, EncodedSegment, PartWriter
+from knnmt.parts import PART_RECORD, EncodedSegment, PartWriter, next_part
 from knnmt.selection import allowed_entries
 from knnmt.store import PARTS, PartRecord, Store, runs_of
-from knnmt.versions import changing, commit, forget_versions
+from knnmt.versions import changing, commit
 
 PART_ENTRIES = 131_072
 
@@ -73,7 +72,7 @@ def compact_store(
         name = f"index-{store.manifest.version + 1:06d}.faiss"
         factory = index or factory_for(store)
         record = write_index(store.path, parts, name=name, factory=factory, show_progress=show_progress)
-        compacted = commit(
+        return commit(
             store,
             "compacted" + (", keys dropped" if drop_keys else ""),
             parts=[without_keys(store.path, part) for part in parts] if drop_keys else parts,
@@ -81,10 +80,10 @@ def compact_store(
             entries=entries,
             segments=sum(part.segments for part in parts),
             removed=None,
+            oldest=store.manifest.version + 1,  # what was removed must not come back
+            corpora=corpora_left(store),
             downsampling=thinning(store, downsampling),
         )
-        forget_versions(compacted.path)
-        return compacted
 
 
 def check_rewritable(store: Store) -> None:
@@ -94,11 +93,19 @@ def check_rewritable(store: Store) -> None:
         raise StoreError(f"{store.path}: every sentence pair has been removed; delete the folder instead")
 
 
+def corpora_left(store: Store) -> list[dict[str, Any]]:
+    """The corpora that still have a segment."""
+    left = {pair.corpus for pair in store.all_segments()}
+    return [corpus for corpus in store.manifest.corpora if corpus["name"] in left]
+
+
 def factory_for(store: Store) -> str | None:
     """What was chosen by size is chosen anew; what a person chose stays."""
-    before = store.manifest.index
-    automatic = automatic_factory(before.entries, store.manifest.model.dimension)
-    return None if before.factory == automatic else before.factory
+    before, dimension = store.manifest.index, store.manifest.model.dimension
+    if before.factory == automatic_factory(before.entries, dimension):
+        return None
+    clusters = ivf_of(make_index(before.factory, dimension))
+    return None if clusters and clusters.nlist > store.live_entries else before.factory
 
 
 def count_live(store: Store, cap: int) -> Downsampling:

@@ -91,6 +91,14 @@ def without_entries(trained: Path) -> Any:
     return index
 
 
+def can_be_extended(trained: Path) -> bool:
+    """Whether an index can lose its entries and keep what it learned; not so one that has keys beside its codes."""
+    index: Any = faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)
+    if isinstance(index, faiss.IndexPreTransform):
+        index = faiss.downcast_index(index.index)
+    return isinstance(index, faiss.IndexIVF)
+
+
 def fits_exact_search(entries: int, trained: Path | None) -> bool:
     """Whether looking at every key costs no more than finding the right clusters would."""
     if trained is None:
@@ -100,6 +108,8 @@ def fits_exact_search(entries: int, trained: Path | None) -> bool:
 
 def make_index(factory: str, dimension: int) -> Any:
     """An empty index, or an error that names the flag."""
+    if "IDMap" in factory:
+        raise SettingsError(f"--index {factory}: entries are numbered by their place; leave IDMap out")
     try:
         index: Any = faiss.index_factory(dimension, factory)
     except RuntimeError as error:
@@ -123,24 +133,29 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
     chosen = random.choice(entries, min(entries, TRAINING_KEYS_PER_CLUSTER * max(clusters, 1024)), replace=False)
     try:
         sample = take(keys, np.sort(chosen))
-        if has_plain_clusters(index):
-            index.quantizer.add(cluster(sample, clusters, random))  # FAISS sees them and trains only its codes
+        quantizer = plain_clusters(index)
+        if quantizer is not None:
+            quantizer.add(cluster(sample, clusters, random))  # FAISS sees them and trains only its codes
         index.train(sample)
     except RuntimeError as error:
         raise SettingsError(f"--index {factory}: training failed on {entries:,} entries ({error})") from error
 
 
-def has_plain_clusters(index: Any) -> bool:
-    """Whether keys go to the nearest of some centroids as they are, without being transformed first."""
-    return isinstance(index, faiss.IndexIVF) and isinstance(index.quantizer, faiss.IndexFlatL2)
+def plain_clusters(index: Any) -> Any:
+    """The centroids' own index, where keys go to the nearest of them as they are; else None."""
+    if not isinstance(index, faiss.IndexIVF):
+        return None
+    quantizer: Any = faiss.downcast_index(index.quantizer)
+    plain = isinstance(quantizer, faiss.IndexFlat) and quantizer.metric_type == faiss.METRIC_L2
+    return quantizer if plain else None
 
 
 def add_keys(index: Any, keys: Keys) -> None:
     """Add keys; which cluster each belongs to is found here where that is possible, because it is faster."""
-    if not has_plain_clusters(index) or isinstance(index, faiss.IndexIVFFastScan):
+    quantizer = plain_clusters(index)
+    if quantizer is None or isinstance(index, faiss.IndexIVFFastScan):
         index.add(keys)
         return
-    quantizer = index.quantizer
     centroids = faiss.rev_swig_ptr(quantizer.get_xb(), quantizer.ntotal * quantizer.d).reshape(-1, quantizer.d)
     owners = assign(keys, centroids)
     engine: Any = faiss

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from knnmt.files import rename_durably
-from knnmt.index import BuiltIndex, build_index, extend_index, fits_exact_search
+from knnmt.index import BuiltIndex, build_index, can_be_extended, extend_index, fits_exact_search
+from knnmt.parts import join_parts
 from knnmt.progress import progress_bar
 from knnmt.store import INDEX, PARTS, Array, FileRecord, IndexRecord, PartRecord, Store, map_column
 
+JOINED_ENTRIES = 131_072
 OUTGROWN = 4  # times as many entries as the index was trained for
 
 
@@ -28,28 +30,39 @@ def write_index(
         return place_index(path, name, parts, build)
 
 
-def indexes_with(store: Store, added: list[PartRecord]) -> list[IndexRecord]:
-    """The store's indexes after parts were added to it."""
-    kept, taken_in = split_indexes(store.manifest.indexes, sum(part.entries for part in added))
-    entries = sum(index.entries for index in taken_in)
-    parts = [*last_parts(store.manifest.parts, entries), *added]
-    base = store.manifest.index
-    name = f"index-{store.manifest.version + 1:06d}.faiss"
-    if fits_exact_search(sum(part.entries for part in parts), store.index_file(base) if base.nprobe else None):
-        new = write_index(store.path, parts, name=name, factory="Flat")
-    elif base.nprobe:
-        new = place_index(store.path, name, parts, lambda keys, file: extend_index(store.index_file(base), keys, file))
-    else:
-        new = write_index(store.path, parts, name=name, factory=None)
-    return [*kept, new]
+def grown(store: Store, added: list[PartRecord]) -> tuple[list[PartRecord], list[IndexRecord]]:
+    """The store's parts and indexes after parts were added to it."""
+    manifest = store.manifest
+    kept, taken_in = split_indexes(store, sum(part.entries for part in added))
+    small = last_parts(manifest.parts, sum(index.entries for index in taken_in))
+    parts = joined([*small, *added], store.path)
+    return [*manifest.parts[: len(manifest.parts) - len(small)], *parts], [*kept, index_over(store, parts)]
 
 
-def split_indexes(indexes: list[IndexRecord], added: int) -> tuple[list[IndexRecord], list[IndexRecord]]:
-    """Those that stay as they are, and those at the end that are not larger than what comes; the first one stays."""
-    kept = list(indexes)
-    while len(kept) > 1 and kept[-1].entries <= added:
-        added += kept.pop().entries
-    return kept, indexes[len(kept) :]
+def index_over(store: Store, parts: list[PartRecord]) -> IndexRecord:
+    """An index for parts that come after those of the store: exact, in the same clusters, or of its own."""
+    base, name = store.manifest.index, f"index-{store.manifest.version + 1:06d}.faiss"
+    file = store.index_file(base)
+    if fits_exact_search(sum(part.entries for part in parts), file if base.nprobe else None):
+        return write_index(store.path, parts, name=name, factory="Flat")
+    if base.nprobe and can_be_extended(file):
+        return place_index(store.path, name, parts, lambda keys, place: extend_index(file, keys, place))
+    return write_index(store.path, parts, name=name, factory=None)
+
+
+def split_indexes(store: Store, added: int) -> tuple[list[IndexRecord], list[IndexRecord]]:
+    """Those that stay as they are, and those at the end that are not larger than what comes.
+
+    The first one stays, and so does one whose keys were dropped.
+    """
+    manifest = store.manifest
+    kept, taken_in = list(manifest.indexes), 0
+    while len(kept) > 1 and kept[-1].entries <= added + taken_in:
+        taken_in += kept[-1].entries
+        if not all(part.has_keys for part in last_parts(manifest.parts, taken_in)):
+            break
+        kept.pop()
+    return kept, manifest.indexes[len(kept) :]
 
 
 def last_parts(parts: list[PartRecord], entries: int) -> list[PartRecord]:
@@ -59,6 +72,13 @@ def last_parts(parts: list[PartRecord], entries: int) -> list[PartRecord]:
         first -= 1
         entries -= parts[first].entries
     return parts[first:]
+
+
+def joined(parts: list[PartRecord], path: Path) -> list[PartRecord]:
+    """One part out of several small ones: a reader has a few files open for each."""
+    if len(parts) < 2 or sum(part.entries for part in parts) > JOINED_ENTRIES:
+        return parts
+    return [join_parts(path, parts)]
 
 
 def place_index(

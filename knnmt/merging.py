@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from knnmt.adding import next_part, summed
+from knnmt.adding import summed
 from knnmt.errors import StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
-from knnmt.parts import PART_RECORD
+from knnmt.parts import PART_RECORD, next_part
 from knnmt.removing import write_removed
 from knnmt.retrieval import check_same_model
 from knnmt.store import HASHES, PARTS, IndexRecord, PartRecord, Store, StoredSegment

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from knnmt.corpus import Segment
 from knnmt.errors import ModelError, StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
-from knnmt.store import COLUMNS, HASHES, PARTS, FileRecord, PartRecord, starts
+from knnmt.store import COLUMNS, HASHES, PARTS, FileRecord, PartRecord, map_column, starts
 
 PART_RECORD = "part.json"
 
@@ -72,14 +72,7 @@ class PartWriter:
         self.keys.flush()
         self._write_columns()
         self._write_segments()
-        names = [f"{column}.npy" for column in (*COLUMNS, HASHES)] + ["segments.parquet"]
-        for name in names:
-            flush_to_disk(self.folder / name)
-        files = {name: FileRecord.of(self.folder / name) for name in names}
-        record = PartRecord(self.final.name, self.entries, len(self.segments), consumed, skipped, now(), files)
-        write_json(self.folder / PART_RECORD, asdict(record))
-        rename_durably(self.folder, self.final)
-        return record
+        return place_part(self.folder, self.final, self.entries, len(self.segments), consumed=consumed, skipped=skipped)
 
     def _write_columns(self) -> None:
         lengths = [len(segment.positions) for segment in self.segments]
@@ -129,6 +122,57 @@ def hash_of(text: str) -> int:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def next_part(path: Path) -> int:
+    """A number that no part of any version has."""
+    return max((int(folder.name) for folder in (path / PARTS).glob("[0-9]*")), default=-1) + 1
+
+
+def join_parts(path: Path, parts: Sequence[PartRecord]) -> PartRecord:
+    """A new part with the content of several, in order; they stay where they are."""
+    final = path / PARTS / f"{next_part(path):06d}"
+    folder = final.with_name(f".{final.name}.partial")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    folders = [path / PARTS / part.name for part in parts]
+    for column in (*COLUMNS, HASHES):
+        arrays = [map_column(each, column) for each in folders]
+        if column == "segments":  # rows of the part's own table
+            rows = starts([part.segments for part in parts])
+            arrays = [array + row for array, row in zip(arrays, rows.astype(array_type(column)), strict=True)]
+        np.save(folder / f"{column}.npy", np.concatenate(arrays).astype(array_type(column)))
+    tables = [
+        dated(parquet.read_table(each / "segments.parquet"), part) for each, part in zip(folders, parts, strict=True)
+    ]
+    parquet.write_table(arrow.concat_tables(tables), folder / "segments.parquet")
+    entries, segments = sum(part.entries for part in parts), sum(part.segments for part in parts)
+    return place_part(folder, final, entries, segments, consumed=0, skipped={})
+
+
+def array_type(column: str) -> Any:
+    return np.uint64 if column == HASHES else COLUMNS[column]
+
+
+def dated(table: Any, part: PartRecord) -> Any:
+    """The table with the part's creation time where a pair has none of its own."""
+    created = [own or part.created for own in table.column("created").to_pylist()]
+    at = table.schema.get_field_index("created")
+    return table.set_column(at, table.schema.field(at), arrow.array(created, arrow.string()))
+
+
+def place_part(
+    folder: Path, final: Path, entries: int, segments: int, *, consumed: int, skipped: dict[str, int]
+) -> PartRecord:
+    """Flush a part's files to disk, note what they are, and rename the whole into place."""
+    names = [f"{column}.npy" for column in (*COLUMNS, HASHES)] + ["segments.parquet"]
+    for name in names:
+        flush_to_disk(folder / name)
+    files = {name: FileRecord.of(folder / name) for name in names}
+    record = PartRecord(final.name, entries, segments, consumed, skipped, now(), files)
+    write_json(folder / PART_RECORD, asdict(record))
+    rename_durably(folder, final)
+    return record
 
 
 def finished_parts(store: Path) -> list[PartRecord]:

@@ -68,7 +68,7 @@ class Retriever:
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
         """Queries [n, dimension]; with several stores, the k nearest of all."""
         found = [searcher.search(queries, k) for searcher in self.searchers if searcher.entries]
-        for offset, neighbours in zip(self.offsets_searched[1:], found[1:], strict=True):
+        for offset, neighbours in zip(self.offsets_searched, found, strict=True):
             neighbours.entries[neighbours.entries >= 0] += offset
         return self.trusted(found[0] if len(found) == 1 else merge(found, k))
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
+from pyarrow import ArrowException
 
 from knnmt.errors import StoreError
 from knnmt.files import sha256_of
@@ -34,6 +35,8 @@ INDEX = "index.faiss"
 PARTS = "parts"
 HASHES = "hashes"
 COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "positions": np.uint16}
+FILES_OPEN_A_PART = 6
+FILES_OPEN_OTHERWISE = 512
 PAGES_HELD = 16_384  # of 4 KB
 PARTS_IN_MEMORY = 64  # tables of sentence pairs that a reader keeps
 
@@ -136,6 +139,7 @@ class Manifest:
     tuned: dict[str, Any] | None = None
     downsampling: dict[str, Any] | None = None  # {"cap", "dropped"}: entries of one token at most; left out for it
     version: int = 1
+    oldest: int = 1  # the first version that may be gone back to
     format: int = FORMAT
 
     @property
@@ -211,7 +215,16 @@ class Store:
     def open(cls, path: str | Path) -> "Store":
         """Open a store; files that are missing or have another size than recorded are an error here, not later."""
         store = cls(Path(path), read_manifest(Path(path)))
-        for file, record in store.files().items():
+        try:
+            store.check_files()
+        except StoreError:
+            if read_manifest(store.path) == store.manifest:
+                raise
+            return cls.open(path)  # it was changed in this very moment
+        return store
+
+    def check_files(self) -> None:
+        for file, record in self.files().items():
             if not file.is_file():
                 raise StoreError(f"{file}: missing; restore it from a copy or build the store again")
             if file.stat().st_size != record.bytes:
@@ -219,7 +232,6 @@ class Store:
                     f"{file}: has {file.stat().st_size:,} bytes instead of {record.bytes:,}; "
                     "restore it from a copy or build the store again"
                 )
-        return store
 
     def files(self) -> dict[Path, FileRecord]:
         """Every file that the manifest names."""
@@ -283,6 +295,7 @@ class Store:
 
     def hold(self) -> None:
         """Open every file now: a later change may take it out of the folder, but not from a reader that has it open."""
+        allow_open_files(len(self.manifest.parts) * FILES_OPEN_A_PART)
         for name in COLUMNS:
             if name != "keys" or self.has_keys:
                 self.columns(name)
@@ -331,7 +344,10 @@ class Store:
         """The open file of a part's sentence pairs."""
         if part not in self._pairs:
             file = self.part_folder(self.manifest.parts[part]) / "segments.parquet"
-            self._pairs[part] = parquet.ParquetFile(file, memory_map=True)
+            try:
+                self._pairs[part] = parquet.ParquetFile(file, memory_map=True)
+            except ArrowException as error:
+                raise StoreError(f"{file}: damaged ({error})") from error
         return self._pairs[part]
 
     def table(self, part: int) -> Any:
@@ -386,6 +402,20 @@ def runs_of(column: Array, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Where each of some values stands in a column that is in ascending order."""
     firsts, lasts = np.searchsorted(column, rows), np.searchsorted(column, rows, side="right")
     return [np.arange(first, last) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def allow_open_files(wanted: int) -> None:
+    """Ask the system for as many open files as a large store needs, where it has a limit that can be raised."""
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + FILES_OPEN_OTHERWISE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
+        )
 
 
 def give_back_pages(columns: list[Array]) -> None:

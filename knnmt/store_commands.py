@@ -149,6 +149,7 @@ def export(
     from knnmt.store import Store
 
     opened = Store.open(store)
+    opened.hold()
     record = opened.manifest.model
     languages = (source_lang or record.source_lang, target_lang or record.target_lang)
     check_exportable(output_file, languages)

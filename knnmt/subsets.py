@@ -64,7 +64,7 @@ class Subset:
 def factory_for(store: Store, entries: int) -> str:
     """The index of a part: by size where the store's own is by size, else the same."""
     own, dimension = store.manifest.index.factory, store.manifest.model.dimension
-    by_size = own == automatic_factory(store.entries, dimension)
+    by_size = own == automatic_factory(store.manifest.index.entries, dimension)
     return automatic_factory(entries, dimension) if by_size else own
 
 

@@ -104,13 +104,13 @@ class Translator:
         """Take up what has changed in the stores since they were opened; tells whether anything has."""
         if self._reopen is None or self.retriever is None:
             return False
-        before = [store.manifest.version for store in self.stores]
-        if before == [read_manifest(store.path).version for store in self.stores]:
+        if all(read_manifest(store.path) == store.manifest for store in self.stores):
             return False
         retriever, given = self._reopen()
         for store in retriever.stores:
             check_fingerprint(store, store.manifest.model, self.translation_model.fingerprint, "the one that is loaded")
         settings = settings_for(retriever, **given)
+        settings.check_against(retriever.entries)
         with lock_of(self.model):
             self.retriever, self.settings = retriever, settings
         return True
@@ -206,13 +206,18 @@ def text_tokens(row: list[int], model: TranslationModel) -> list[int]:
 def open_retriever(stores: StorePaths, *, nprobe: int | None, where: Sequence[str] = ()) -> Retriever:
     """Open one store or several, with the names and weights that were given with them."""
     memories = open_memories(stores)
-    return Retriever(
-        [memory.store for memory in memories],
-        nprobe=nprobe,
-        where=[Condition.parse(text) for text in where],
-        trust=[memory.weight for memory in memories],
-        names=[memory.name for memory in memories],
-    )
+    try:
+        return Retriever(
+            [memory.store for memory in memories],
+            nprobe=nprobe,
+            where=[Condition.parse(text) for text in where],
+            trust=[memory.weight for memory in memories],
+            names=[memory.name for memory in memories],
+        )
+    except (StoreError, OSError):
+        if all(read_manifest(memory.store.path) == memory.store.manifest for memory in memories):
+            raise
+        return open_retriever(stores, nprobe=nprobe, where=where)  # a store was changed in this very moment
 
 
 def settings_for(retriever: Retriever, **given: Any) -> SearchSettings:

@@ -21,7 +21,7 @@ from knnmt.likelihood import Place, Surface, survey_likelihood
 from knnmt.progress import Advance, progress_bar
 from knnmt.store import Store
 from knnmt.translator import Translator
-from knnmt.versions import commit, locked
+from knnmt.versions import changing, commit
 
 SEED = 0
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
@@ -196,5 +196,5 @@ def work_of(rounds: Iterable[tuple[int, int]], candidates: int) -> int:
 
 def write_tuning(store: Store, tuning: Tuning) -> None:
     """Put the choice into the manifest, whose version goes up by one."""
-    with locked(store.path):
-        commit(store, "tuned", tuned=tuning.to_json())
+    with changing(store.path) as now:
+        commit(now, "tuned", tuned=tuning.to_json())

@@ -81,7 +81,8 @@ def version_file(path: Path, version: int) -> Path:
 def versions_of(store: Store) -> list[Manifest]:
     """The versions that are kept, oldest first; the last is the store as it is."""
     files = sorted((store.path / VERSIONS).glob("[0-9]*.json"))
-    kept = [manifest_in(file) for file in files if int(file.stem) < store.manifest.version]
+    numbers = range(store.manifest.oldest, store.manifest.version)
+    kept = [manifest_in(file) for file in files if int(file.stem) in numbers]
     return [*kept, store.manifest]
 
 
@@ -92,24 +93,17 @@ def roll_back(path: str | Path, version: int) -> Store:
         if version not in earlier:
             known = ", ".join(map(str, earlier)) or "there is none"
             raise SettingsError(f"{path}: has no earlier version {version} to go back to; kept: {known}")
-        back = replace(store, manifest=replace(earlier[version], version=store.manifest.version))
+        numbers = store.manifest
+        manifest = replace(earlier[version], version=numbers.version, oldest=numbers.oldest)
+        back = replace(store, manifest=manifest)
         return commit(back, f"rolled back to version {version}")
-
-
-def forget_versions(path: Path) -> None:
-    """Keep the store as it is and nothing of what it was."""
-    current = read_manifest(path).version
-    for file in (path / VERSIONS).glob("[0-9]*.json"):
-        if int(file.stem) != current:
-            file.unlink()
-    clear(path)
 
 
 def clear(path: Path) -> None:
     """Remove versions too old to keep, versions that never came to be, and files that no version names."""
     current = read_manifest(path)
     for file in (path / VERSIONS).glob("[0-9]*.json"):
-        if not current.version - VERSIONS_KEPT < int(file.stem) <= current.version:
+        if not max(current.oldest, current.version - VERSIONS_KEPT + 1) <= int(file.stem) <= current.version:
             file.unlink()
     kept = [current, *map(manifest_in, (path / VERSIONS).glob("[0-9]*.json"))]
     needed = {file for manifest in kept for file in files_of(path, manifest)}

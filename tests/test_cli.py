@@ -233,6 +233,7 @@ WRONG = [
     ("merge with another model", "merge STORE OTHER", "made with another model"),
     ("merge with nothing", "merge STORE FOLDER/nothing", "not a datastore"),
     ("compact to an impossible index", "compact STORE --index IVF9x", "--index IVF9x"),
+    ("an index with numbers of its own", "compact STORE --index IDMap,Flat", "--index IDMap,Flat"),
     ("compact to nothing", "compact STORE --cap 0", "--cap 0"),
     ("compact no store", "compact FOLDER", "not a datastore"),
     ("no such version", "rollback STORE 7", "no earlier version 7"),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from knnmt.clustering import assign, cluster
-from knnmt.index import add_keys, make_index, set_nprobe, train
+from knnmt.index import add_keys, make_index, plain_clusters, set_nprobe, train
 
 
 def blobs(count: int, each: int, seed: int = 0) -> np.ndarray:
@@ -40,6 +40,7 @@ def test_an_index_is_as_good_as_one_that_faiss_trained(factory: str) -> None:
     keys = blobs(40, 50)
     queries = keys[::7] + 0.1
     ours, theirs = make_index(factory, 16), make_index(factory, 16)
+    assert plain_clusters(ours) is not None
     train(ours, [keys], np.random.default_rng(0), factory)
     add_keys(ours, keys)
     theirs.train(keys)

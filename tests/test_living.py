@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import faiss
 import numpy as np
@@ -17,7 +18,7 @@ from knnmt.merging import merge_stores
 from knnmt.removing import remove_from_store
 from knnmt.retrieval import Retriever
 from knnmt.selection import Condition
-from knnmt.store import FileRecord, IndexRecord
+from knnmt.store import FileRecord, IndexRecord, PartRecord
 from knnmt.verification import problems_of
 from knnmt.versions import VERSIONS_KEPT, locked, roll_back, versions_of
 
@@ -115,6 +116,27 @@ class TestAdding:
             add(store, [("lang " * 100, "long")])
         assert Store.open(store.path).manifest.version == 1
 
+    @pytest.mark.parametrize("pairs", [[("eins", "long " * 100)], [("eins", "uno"), ("eins", "long " * 100)]])
+    def test_a_pair_that_is_too_long_replaces_nothing(self, store: Store, pairs: list[tuple[str, str]]) -> None:
+        try:
+            add(store, pairs, replace=True)
+        except CorpusError:
+            assert len(pairs) == 1
+        expected = [*PAIRS[1:], ("eins", "uno")] if len(pairs) == 2 else PAIRS
+        assert sorted(pairs_in(Store.open(store.path))) == sorted(expected)
+
+    @pytest.mark.parametrize("change", [{"target_lang": "fr"}, {"source_prefix": "x"}])
+    def test_other_settings_of_the_model_are_refused(self, store: Store, change: dict[str, str]) -> None:
+        corpus = corpus_of(store.path.with_name("store-text"), [("x", "y")], "other")
+        with pytest.raises(StoreError, match="other settings"):
+            add_to_store(store.path, HashModel(**change), [corpus])  # type: ignore[arg-type]
+
+    def test_an_index_with_keys_beside_its_codes(self, tmp_path: Path) -> None:
+        pairs = [(f"satz {n}", f"sentence {n}") for n in range(300)]
+        store = made(tmp_path / "refined", pairs, index="IVF4,PQ4x4,RFlat")
+        after = add(store, [(f"neu {n}", f"new {n}") for n in range(40)]).store
+        assert list(problems_of(after)) == []
+
     def test_a_trained_index_takes_new_entries(self, tmp_path: Path) -> None:
         pairs = [(f"satz {n}", f"sentence number {n}") for n in range(300)]
         store = made(tmp_path / "ivf", pairs, index="IVF4,PQ4x4")
@@ -130,6 +152,10 @@ class TestAdding:
         assert add(store, [(f"satz {n}", f"sentence {n}") for n in range(20)]).compact_suggested
 
 
+def part_of(entries: int) -> PartRecord:
+    return PartRecord("", entries, 1, 0, {}, "", {"keys.npy": FileRecord(0, "")})
+
+
 def index_of(entries: int) -> IndexRecord:
     return IndexRecord("", entries, "Flat", None, {}, FileRecord(0, ""))
 
@@ -139,7 +165,9 @@ def index_of(entries: int) -> IndexRecord:
     [([100], 5, [100]), ([100, 5], 5, [100]), ([100, 5], 4, [100, 5]), ([100, 50, 9], 20, [100, 50]), ([3], 50, [3])],
 )
 def test_small_indexes_are_taken_in_by_larger_ones(before: list[int], added: int, after: list[int]) -> None:
-    kept, taken = split_indexes([index_of(entries) for entries in before], added)
+    parts = [part_of(entries) for entries in before]
+    manifest = SimpleNamespace(indexes=[index_of(entries) for entries in before], parts=parts)
+    kept, taken = split_indexes(SimpleNamespace(manifest=manifest), added)  # type: ignore[arg-type]
     assert [index.entries for index in kept] == after
     assert [index.entries for index in [*kept, *taken]] == before
 
@@ -149,6 +177,8 @@ def test_many_small_additions_leave_few_indexes(store: Store) -> None:
         add(store, [(f"satz {number}", f"sentence {number}")])
     after = Store.open(store.path)
     assert len(after.manifest.indexes) <= 8
+    assert len(after.manifest.parts) == len(after.manifest.indexes)
+    assert [s.corpus for s in after.all_segments()][3:] == ["more"] * 40
     assert len(pairs_in(after)) == 43
     assert list(problems_of(after)) == []
 
@@ -230,6 +260,18 @@ def test_what_is_filtered_out_is_never_a_neighbour(
     assert len(only_house) > 100
 
 
+def test_a_filter_that_empties_the_first_store(store: Store, tmp_path: Path) -> None:
+    """What is found belongs to the second, with its weight."""
+    other = made(tmp_path / "other", [("neu", "new")], "client")
+    retriever = Retriever([store, other], where=[Condition.parse("corpus=client")], trust=[1.0, 3.0])
+    found = retriever.search(everywhere([("neu", "new")]).astype(np.float32), 1)
+    assert found.trust is not None
+    assert found.trust.tolist() == [[3.0]]
+    located, entry = retriever.locate(int(found.entries[0, 0]))
+    assert located is other
+    assert other.segment(int(other.segment_numbers(np.array([entry]))[0])).source == "neu"
+
+
 def test_more_neighbours_than_are_allowed(store: Store) -> None:
     add(store, [("fremd", "foreign")], name="client")
     found = Retriever([Store.open(store.path)], where=[Condition.parse("corpus=client")])
@@ -276,7 +318,40 @@ class TestMerging:
         assert pairs_in(Store.open(store.path)) == PAIRS
 
 
+def test_a_store_without_keys_can_be_merged_and_grow(tmp_path: Path) -> None:
+    store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(300)], index="IVF4,PQ8x4")
+    other = made(tmp_path / "other", [(f"fremd {n}", f"foreign {n}") for n in range(20)], "other")
+    compact_store(other.path, drop_keys=True)
+    merge_stores(store.path, [other.path])
+    after = add(store, [(f"neu {n}", f"new {n}") for n in range(100)]).store
+    assert list(problems_of(after)) == []
+    assert ("neu 5", "new 5") in found_pairs(after, everywhere([("neu 5", "new 5")]), 1, nprobe=4)
+
+
 class TestCompacting:
+    def test_no_going_back_even_if_it_was_killed_just_after(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        remove_from_store(store.path, source_texts=["eins"])
+        monkeypatch.setattr("knnmt.versions.clear", lambda _: None)
+        after = compact_store(store.path)
+        monkeypatch.undo()
+        assert [m.version for m in versions_of(after)] == [3]
+        with pytest.raises(SettingsError, match="no earlier version 1"):
+            roll_back(store.path, 1)
+        assert b"eins" not in b"".join(file.read_bytes() for file in store.path.rglob("*") if file.is_file())
+
+    def test_the_name_of_a_removed_corpus_goes_too(self, store: Store) -> None:
+        add(store, [("geheim", "secret")], name="client")
+        remove_from_store(store.path, corpora=["client"])
+        assert [corpus["name"] for corpus in compact_store(store.path).manifest.corpora] == ["memory"]
+        assert b"client" not in b"".join(file.read_bytes() for file in store.path.rglob("*") if file.is_file())
+
+    def test_too_few_left_for_the_chosen_clusters(self, tmp_path: Path) -> None:
+        store = made(tmp_path / "store", [(f"satz {n}", "x") for n in range(20)], index="IVF16,Flat")
+        remove_from_store(store.path, segments=list(range(15)))
+        assert compact_store(store.path).manifest.index.factory == "Flat"
+
     def test_the_same_memory_in_less_space(self, store: Store) -> None:
         add(store, [("fünf", "five")])
         before, _ = remove_from_store(store.path, source_texts=["zwei"])
@@ -372,6 +447,20 @@ class TestVersions:
         after = reader.search(everywhere(PAIRS), 3)
         np.testing.assert_array_equal(before.entries, after.entries)
         assert store.segment(0).source == "eins"
+
+    def test_opened_while_it_is_compacted(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The manifest was read just before the files that it names went."""
+        remove_from_store(store.path, segments=[0])
+        whole, calls = Store.check_files, []
+
+        def compact_first(self: Store) -> None:
+            if not calls:
+                calls.append(1)
+                compact_store(store.path)
+            whole(self)
+
+        monkeypatch.setattr(Store, "check_files", compact_first)
+        assert pairs_in(Store.open(store.path)) == PAIRS[1:]
 
     def test_one_writer_at_a_time(self, store: Store) -> None:
         with locked(store.path):
