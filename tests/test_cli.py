@@ -128,7 +128,7 @@ def test_evaluate_json_has_the_promised_form(run: Run, store: Store, tmp_path: P
 
 
 def test_explain_json_traces_every_neighbour(run: Run, store: Store) -> None:
-    segment = read_demo("memory")[5]
+    segment = read_demo("memory")[6]
     result = run("explain", "--store", store.path, "--k", 4, segment.source, "--json")
     record = json.loads(result.out)
     assert record["translation"] == segment.target
@@ -137,7 +137,7 @@ def test_explain_json_traces_every_neighbour(run: Run, store: Store) -> None:
     assert {"source", "target", "corpus", "segment", "token", "distance", "weight"} <= set(neighbours[0])
     for token in record["tokens"]:
         nearest = token["neighbours"][0]
-        assert (nearest["source"], nearest["segment"], nearest["token"]) == (segment.source, 5, token["token"])
+        assert (nearest["source"], nearest["segment"], nearest["token"]) == (segment.source, 6, token["token"])
         assert nearest["distance"] == pytest.approx(0, abs=0.5)
         assert sum(neighbour["weight"] for neighbour in token["neighbours"]) == pytest.approx(1, abs=1e-4)
         mixed = 0.5 * token["neighbour_probability"] + 0.5 * token["model_probability"]
@@ -145,10 +145,10 @@ def test_explain_json_traces_every_neighbour(run: Run, store: Store) -> None:
 
 
 def test_explain_for_people(run: Run, store: Store) -> None:
-    result = run("explain", "--store", store.path, "--k", 4, read_demo("memory")[5].source)
+    result = run("explain", "--store", store.path, "--k", 4, read_demo("memory")[6].source)
     assert result.code == 0
     assert "from the memory" in result.out
-    assert "memory:5" in result.out
+    assert "memory:6" in result.out
 
 
 def test_info(run: Run, store: Store) -> None:

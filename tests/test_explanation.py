@@ -153,16 +153,16 @@ def test_neighbours_stand_in_their_sentences(explanation: Explanation, store: St
 
 
 def test_a_sentence_of_the_memory_explains_itself(store: Store) -> None:
-    segment = read_demo("memory")[5]
+    segment = read_demo("memory")[6]
     for word in Translator.from_store(store.path, k=8, weight=1.0).explain(segment.source).words:
         best = word.sentences[0]
-        assert (best.segment, best.source, best.target) == (5, segment.source, segment.target)
+        assert (best.segment, best.source, best.target) == (6, segment.source, segment.target)
         assert word.text in "".join(best.target[start:end] for start, end in best.marks)
 
 
 def test_each_of_two_stores_is_named(store: Store, other_store: Store) -> None:
     both = Translator.from_store([store.path, other_store.path], k=8, weight=1.0)
-    for path, segment in ((store.path, read_demo("memory")[5]), (other_store.path, read_demo("test")[3])):
+    for path, segment in ((store.path, read_demo("memory")[6]), (other_store.path, read_demo("test")[3])):
         words = both.explain(segment.source).words
         assert {(word.sentences[0].store, word.sentences[0].source) for word in words} == {(str(path), segment.source)}
 
@@ -250,7 +250,7 @@ def test_the_view_of_words(hostile: Explanation) -> None:
 
 def test_the_view_of_tokens_has_the_papers_form(store: Store) -> None:
     """Weight 1, beam 1, k 8: each step with its neighbours' source, target prefix, token and probability."""
-    explained = Translator.from_store(store.path, k=8, weight=1.0, beam=1).explain(read_demo("memory")[5].source)
+    explained = Translator.from_store(store.path, k=8, weight=1.0, beam=1).explain(read_demo("memory")[6].source)
     text = shown(explained, 100, show_tokens, neighbours=8)
     steps = text.split("\n\n")[2:]
     assert len(steps) == len(explained.tokens)

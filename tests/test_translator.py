@@ -30,7 +30,7 @@ def test_order_and_empty_lines_are_kept(translator: Translator) -> None:
 
 
 def test_the_memory_changes_the_translation(translator: Translator) -> None:
-    segment = read_demo("memory")[5]
+    segment = read_demo("memory")[6]
     assert translator.translate([segment.source]) == [segment.target]
     assert translator.base().translate([segment.source]) != [segment.target]
 
@@ -38,7 +38,7 @@ def test_the_memory_changes_the_translation(translator: Translator) -> None:
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_the_ends_of_the_scale(store: Store, weight: float) -> None:
     at_end = Translator.from_store(store.path, k=8, weight=weight)
-    segment = read_demo("memory")[5]
+    segment = read_demo("memory")[6]
     expected = at_end.base().translate([segment.source]) if weight == 0 else [segment.target]
     assert at_end.translate([segment.source]) == expected
 
@@ -126,8 +126,8 @@ def test_wrong_settings_name_the_flag(store: Store, wrong: dict[str, float], fla
 
 def test_two_stores_know_what_each_knows(store: Store, other_store: Store) -> None:
     both = Translator.from_store([store.path, other_store.path], k=8)
-    sources = [read_demo("memory")[5].source, read_demo("test")[3].source]
-    assert both.translate(sources) == [read_demo("memory")[5].target, read_demo("test")[3].target]
+    sources = [read_demo("memory")[6].source, read_demo("test")[3].source]
+    assert both.translate(sources) == [read_demo("memory")[6].target, read_demo("test")[3].target]
 
 
 def test_attach_retrieval_to_your_own_generate(store: Store, translator: Translator) -> None:
