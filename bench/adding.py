@@ -1,8 +1,5 @@
 """Adding 100 segments to a large store, against the forward pass that they need anyway; time and memory."""
 
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -11,6 +8,7 @@ import torch
 from rich.console import Console
 
 from bench.memory import random_store
+from bench.peak import peak_of
 from knnmt import Corpus, load_model
 from knnmt.adding import add_to_store
 from knnmt.building import encode
@@ -42,7 +40,10 @@ def adding(entries: int, repeats: int) -> dict[str, float]:
             forward.append(timed(lambda corpus=corpus: forward_pass(model, corpus)))  # type: ignore[misc]
             seconds.append(timed(lambda corpus=corpus: add_to_store(large, model, [corpus])))  # type: ignore[misc]
         over = sorted(add - 2 * bare for add, bare in zip(seconds[1:], forward[1:], strict=True))[repeats // 2]
-        peaks = {path.name: peak(path, new_segments(Path(folder), repeats + 1).source) for path in (small, large)}
+        peaks = {
+            path.name: peak_of(ADD, str(path), str(new_segments(Path(folder), repeats + 1).source))
+            for path in (small, large)
+        }
     Console().print(
         f"adding {SEGMENTS} segments to {entries:,} entries: {over:.2f} s more than twice their forward pass (bar: 1); "
         f"peak memory {peaks['large'] / peaks['small']:.2f} times that of a store with a {SMALL}th of the entries"
@@ -72,10 +73,3 @@ def forward_pass(model: TranslationModel, corpus: Corpus) -> None:
         batch = encoded[first : first + 50]
         inputs = model.teacher_forcing([s.source for s in batch], [s.target for s in batch])
         teacher_forced_keys(model.network, model.key_site, inputs)
-
-
-def peak(store: Path, text: Path) -> int:
-    """The highest memory of a process of its own that adds to a store."""
-    subprocess.run([sys.executable, "-c", ADD, str(store), str(text)], check=True)
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return usage * 1024

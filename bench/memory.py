@@ -1,14 +1,12 @@
 """Peak memory of `knnmt translate` with a large store of random keys: model + index file + 500 MB at most."""
 
-import resource
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
+from bench.peak import peak_of
 from knnmt import load_model
 from knnmt.building import write_manifest
 from knnmt.corpus import Segment
@@ -30,9 +28,9 @@ def peak_memory(entries: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         store = random_store(Path(folder) / "store", model, entries)
         text = "\n".join(segment.source for segment in read_demo("test"))
-        command = [sys.executable, "-m", "knnmt", "translate", "--store", str(store.path)]
-        subprocess.run(command, input=text.encode(), stdout=subprocess.DEVNULL, check=True)
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        peak = peak_of(
+            "from knnmt.cli import main; main()", "translate", "--store", str(store.path), stdin=text.encode()
+        )
         weights = sum(weight.numel() * weight.element_size() for weight in model.network.parameters())
         index = store.manifest.index.file.bytes
     allowed = weights + index + ALLOWED

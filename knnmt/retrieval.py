@@ -15,6 +15,7 @@ from knnmt.selection import Condition, allowed_entries
 from knnmt.selective import search_allowed
 from knnmt.store import IndexRecord, Store, starts
 
+KEYS_AT_ONCE = 4096  # re-scored: what is held of the keys stays small
 FEW = 20_000  # allowed entries, up to which their keys are held in memory and all looked at
 
 
@@ -183,12 +184,18 @@ class IndexedEntries:
         self, queries: NDArray[np.float32], entries: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Codes put distances off by a tenth, and the softmax feels it: compute them anew from the keys, sort again."""
+        few = max(1, KEYS_AT_ONCE // entries.shape[1])  # queries
+        blocks = [slice(first, first + few) for first in range(0, len(queries), few)]
+        distances = np.concatenate([self.distances_to(queries[block], entries[block]) for block in blocks])
+        order = np.argsort(distances, axis=1, kind="stable")
+        return np.take_along_axis(distances, order, 1), np.take_along_axis(entries, order, 1)
+
+    def distances_to(self, queries: NDArray[np.float32], entries: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Squared distances [queries, k] from each query to its entries; infinite where there is none."""
         keys = self.store.gather("keys", np.maximum(entries, 0).ravel())
         near = keys.reshape(*entries.shape, -1).astype(np.float32)  # [queries, k, dimension]
         near -= queries[:, None, :]
-        distances = np.where(entries < 0, np.inf, np.einsum("nkd,nkd->nk", near, near))
-        order = np.argsort(distances, axis=1, kind="stable")
-        return np.take_along_axis(distances, order, 1), np.take_along_axis(entries, order, 1)
+        return np.where(entries < 0, np.inf, np.einsum("nkd,nkd->nk", near, near)).astype(np.float32)
 
 
 def merge(found: Sequence[Neighbours], k: int) -> Neighbours:

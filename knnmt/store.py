@@ -13,12 +13,13 @@ Entries and segments are numbered through all parts, in the order of the corpus.
 import hashlib
 import json
 import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -35,9 +36,9 @@ INDEX = "index.faiss"
 PARTS = "parts"
 HASHES = "hashes"
 COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "positions": np.uint16}
-FILES_OPEN_A_PART = 6
+FILES_OPEN_A_PART = 7
 FILES_OPEN_OTHERWISE = 512
-PAGES_HELD = 16_384  # of 4 KB
+LARGE = 64 << 20  # bytes of a column
 PARTS_IN_MEMORY = 64  # tables of sentence pairs that a reader keeps
 
 Array = NDArray[Any]
@@ -207,7 +208,7 @@ class Store:
     path: Path
     manifest: Manifest
     _columns: dict[str, list[Array]] = field(default_factory=dict, repr=False, compare=False)
-    _touched: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _files: dict[tuple[str, int], BinaryIO] = field(default_factory=dict, repr=False, compare=False)
     _pairs: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
     _tables: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -278,7 +279,9 @@ class Store:
     @cached_property
     def values(self) -> NDArray[np.int32]:
         """All tokens [entries]: four bytes an entry, held in memory because every step reads thousands of them."""
-        return np.concatenate([np.asarray(column) for column in self.columns("values")])
+        tokens = np.concatenate([np.asarray(column) for column in self.columns("values")])
+        give_back_pages(self.columns("values"))
+        return tokens
 
     @cached_property
     def removed(self) -> NDArray[np.int64]:
@@ -301,6 +304,8 @@ class Store:
                 self.columns(name)
         for part in range(len(self.manifest.parts)):
             self.pairs_file(part)
+            if self.has_keys:
+                self.open_file("keys", part)
         _ = self.removed
 
     @property
@@ -310,20 +315,32 @@ class Store:
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
         """A column's rows for the given entries, [entries, …].
 
-        Random rows touch a page each. Pages that were read are given back from time to time, so that a long run on a
-        large store does not seem to hold all of it; the system keeps them for as long as it has room.
+        A row of a large column is read from its file and not through the mapping: a touched place would bring a whole
+        stretch of the file into this process's memory.
         """
         columns = self.columns(name)
-        self._touched[name] = self._touched.get(name, 0) + len(entries)
-        if self._touched[name] > PAGES_HELD:
-            give_back_pages(columns)
-            self._touched[name] = 0
-        rows = np.empty((len(entries), *columns[0].shape[1:]), columns[0].dtype)
-        parts = np.searchsorted(self.first_entries, entries, side="right") - 1
+        distinct, places = np.unique(entries, return_inverse=True)
+        parts = np.searchsorted(self.first_entries, distinct, side="right") - 1
+        rows = np.empty((len(distinct), *columns[0].shape[1:]), columns[0].dtype)
+        large = hasattr(os, "pread") and sum(column.nbytes for column in columns) > LARGE
         for part in np.unique(parts):
             here = parts == part
-            rows[here] = columns[part][entries[here] - self.first_entries[part]]
-        return rows
+            wanted = distinct[here] - self.first_entries[part]
+            rows[here] = self.read_rows(name, part, wanted) if large else columns[part][wanted]
+        return rows[places]
+
+    def read_rows(self, name: str, part: int, rows: NDArray[np.int64]) -> Array:
+        """Rows of one part's column, each read by itself."""
+        column: Any = self.columns(name)[part]
+        size, start, file = column.nbytes // len(column), column.offset, self.open_file(name, part)
+        read = b"".join(os.pread(file.fileno(), size, start + row * size) for row in rows.tolist())
+        found: Array = np.frombuffer(read, column.dtype).reshape(len(rows), *column.shape[1:])
+        return found
+
+    def open_file(self, name: str, part: int) -> BinaryIO:
+        if (name, part) not in self._files:
+            self._files[name, part] = (self.part_folder(self.manifest.parts[part]) / f"{name}.npy").open("rb")
+        return self._files[name, part]
 
     def segment_numbers(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
         """The segments that entries belong to."""

@@ -154,9 +154,8 @@ class LivingStore(RuleBasedStateMachine):
         now = Store.open(self.path).manifest.version
         if now > before:
             self.changed(new)
-            if what == "compact":  # it may or may not have come to forgetting the past
-                kept = {int(file.stem) for file in (self.path / "versions").glob("*.json")}
-                self.versions = {v: memory for v, memory in self.versions.items() if v in kept}
+            if what == "compact":  # the past is forgotten in the same moment
+                self.versions = {max(self.versions): new}
 
     @rule(target=readers)
     def open_a_reader(self) -> tuple[Store, list[Known]]:

@@ -45,8 +45,11 @@ def test_keys_are_those_of_each_segment_alone(store: Store, embedded: Translatio
         first += len(target)
 
 
-def test_gather_in_any_order(store: Store) -> None:
-    entries = np.random.default_rng(1).permutation(store.entries)
+@pytest.mark.parametrize("large", [0, 1 << 40])
+def test_gather_in_any_order(store: Store, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the mapping, and row by row from the file; the same entry more than once."""
+    monkeypatch.setattr("knnmt.store.LARGE", large)
+    entries = np.random.default_rng(1).integers(0, store.entries, 2 * store.entries)
     rows = np.concatenate([np.asarray(column) for column in store.columns("keys")])
     np.testing.assert_array_equal(store.gather("keys", entries), rows[entries])
 
