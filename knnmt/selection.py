@@ -4,15 +4,16 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from knnmt.corpus import Segment
 from knnmt.errors import SettingsError
 from knnmt.store import Store
+
+if TYPE_CHECKING:
+    from knnmt.corpus import Segment
 
 FIELDS = ("corpus", "created")  # columns of their own; every other name is looked up in the metadata
 COMPARISONS = {
@@ -71,6 +72,8 @@ def met(value: str | None, equal: Sequence[Condition], others: Sequence[Conditio
 def values_of(store: Store, part: int, name: str) -> NDArray[Any]:
     """A field of each segment of a part, None where it has none."""
     if name not in FIELDS:
+        from pyarrow import compute
+
         column = store.pairs_file(part).read(columns=["metadata"]).column("metadata")
         return np.array(compute.map_lookup(column, name, "first").to_pylist(), dtype=object)
     values = store.pairs_file(part).read(columns=[name]).column(name).to_pylist()
@@ -86,8 +89,10 @@ def live_segments(store: Store) -> Mask:
     return live
 
 
-def chosen_segments(store: Store, conditions: Sequence[Condition]) -> Iterator[Segment]:
+def chosen_segments(store: Store, conditions: Sequence[Condition]) -> "Iterator[Segment]":
     """The pairs of the memory that meet every condition, as they were read."""
+    from knnmt.corpus import Segment  # with readers of every format, which translating does without
+
     meets = matching_segments(store, conditions)
     for pair in store.all_segments():
         if meets[pair.segment]:

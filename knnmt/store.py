@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow.parquet as parquet
 from numpy.typing import NDArray
-from pyarrow import ArrowException
 
 from knnmt.errors import StoreError
 from knnmt.files import sha256_of
@@ -303,9 +301,9 @@ class Store:
             if name != "keys" or self.has_keys:
                 self.columns(name)
         for part in range(len(self.manifest.parts)):
-            self.pairs_file(part)
+            self.open_file("segments.parquet", part)
             if self.has_keys:
-                self.open_file("keys", part)
+                self.open_file("keys.npy", part)
         _ = self.removed
 
     @property
@@ -332,14 +330,14 @@ class Store:
     def read_rows(self, name: str, part: int, rows: NDArray[np.int64]) -> Array:
         """Rows of one part's column, each read by itself."""
         column: Any = self.columns(name)[part]
-        size, start, file = column.nbytes // len(column), column.offset, self.open_file(name, part)
+        size, start, file = column.nbytes // len(column), column.offset, self.open_file(f"{name}.npy", part)
         read = b"".join(os.pread(file.fileno(), size, start + row * size) for row in rows.tolist())
         found: Array = np.frombuffer(read, column.dtype).reshape(len(rows), *column.shape[1:])
         return found
 
     def open_file(self, name: str, part: int) -> BinaryIO:
         if (name, part) not in self._files:
-            self._files[name, part] = (self.part_folder(self.manifest.parts[part]) / f"{name}.npy").open("rb")
+            self._files[name, part] = (self.part_folder(self.manifest.parts[part]) / name).open("rb")
         return self._files[name, part]
 
     def segment_numbers(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -360,11 +358,13 @@ class Store:
     def pairs_file(self, part: int) -> Any:
         """The open file of a part's sentence pairs."""
         if part not in self._pairs:
-            file = self.part_folder(self.manifest.parts[part]) / "segments.parquet"
+            from pyarrow import ArrowException, parquet  # 40 MB that translating does without
+
+            file = self.open_file("segments.parquet", part)
             try:
-                self._pairs[part] = parquet.ParquetFile(file, memory_map=True)
+                self._pairs[part] = parquet.ParquetFile(file)
             except ArrowException as error:
-                raise StoreError(f"{file}: damaged ({error})") from error
+                raise StoreError(f"{file.name}: damaged ({error})") from error
         return self._pairs[part]
 
     def table(self, part: int) -> Any:
