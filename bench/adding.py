@@ -39,6 +39,7 @@ def adding(entries: int, repeats: int) -> dict[str, float]:
             corpus = new_segments(Path(folder), round_)
             forward.append(timed(lambda corpus=corpus: forward_pass(model, corpus)))  # type: ignore[misc]
             seconds.append(timed(lambda corpus=corpus: add_to_store(large, model, [corpus])))  # type: ignore[misc]
+            add_to_store(small, model, [corpus])  # so that both have the same past when their memory is compared
         over = sorted(add - 2 * bare for add, bare in zip(seconds[1:], forward[1:], strict=True))[repeats // 2]
         peaks = {
             path.name: peak_of(ADD, str(path), str(new_segments(Path(folder), repeats + 1).source))
