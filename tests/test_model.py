@@ -3,6 +3,8 @@
 import json
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -384,3 +386,10 @@ def test_an_unknown_kind_of_model_is_told_about_key_site() -> None:
     )
     wrapped = wrap_model(network, tiny_model("bart").tokenizer, name="new", key_site="decoder.layers[-1].fc1")
     assert wrapped.dimension == 8
+
+
+def test_marian_loads_without_what_it_never_uses() -> None:
+    loading = "from knnmt.model import load_model; load_model('builtin:de-en')"
+    script = f"import sys; {loading}; print('sacremoses' in sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
