@@ -1,17 +1,18 @@
 """Beam search, token for token what `generate` does, without the work that it wastes.
 
-Sentences that are done leave the batch; the encoder's keys are computed once a sentence and never reordered; only the
-best few continuations of each beam are scored; neighbours are mixed in at their own tokens alone.
+Sentences that are done leave the batch; only the best few continuations of each beam are scored; neighbours are mixed
+in at their own tokens alone.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from transformers.modeling_outputs import BaseModelOutput
 
 from knnmt.model import TranslationModel
+from knnmt.projection import NextTokens
+from knnmt.stepping import Stepper
 
 # Names of `generate`'s settings that change which tokens may follow, and that this search does not know.
 # A model that asks for one of them is left to `generate` itself.
@@ -48,7 +49,7 @@ class Proposal(NamedTuple):
     discount: torch.Tensor  # [rows, 1]: logit + discount is the score of any token that no neighbour speaks for
 
 
-Propose = Callable[[torch.Tensor, int], Proposal]  # from the step's logits [rows, vocabulary], and how many are wanted
+Propose = Callable[[NextTokens, int], Proposal]  # from the model's own next tokens, and how many are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,10 @@ def longest_output(model: TranslationModel) -> int:
     return int(model.network.generation_config.max_length or model.positions)
 
 
-def propose_plainly(logits: torch.Tensor, most: int) -> Proposal:
+def propose_plainly(following: NextTokens, most: int) -> Proposal:
     """The model's own best continuations."""
-    scores, tokens = logits.topk(most, dim=-1)
-    discount = -logits.logsumexp(dim=-1, keepdim=True)
+    scores, tokens = following.best(most)
+    discount = -following.total()
     return Proposal(scores + discount, tokens, discount)
 
 
@@ -134,53 +135,30 @@ class Finished:
 class BeamSearch:
     """The search over one batch of sentences."""
 
-    def __init__(self, model: TranslationModel, rules: BeamRules, propose: Propose) -> None:
+    def __init__(self, model: TranslationModel, rules: BeamRules, propose: Propose, *, quick: bool = False) -> None:
         self.model = model
         self.rules = rules
         self.propose = propose
+        self.stepper = Stepper(model, rules.beam, quick=quick)
 
     @torch.inference_mode()
     def run(self, ids: torch.Tensor, mask: torch.Tensor) -> list[Hypothesis]:
         """The best output of each source, its tokens after the decoder's prefix; ids and mask are [sentences, time]."""
-        self.cache: Any = None
         self.finished = [Finished(self.rules) for _ in ids]
         self.active = torch.arange(len(ids), device=ids.device)  # numbers of the sentences still running
-        self._first_step(ids, mask)
-        while len(self.active):
-            logits = self._forward(self.last[:, None])
-            self._advance(logits.reshape(len(self.active), self.rules.beam, -1))
+        prefix = torch.tensor(self.model.decoder_prefix, device=ids.device)
+        self.sequences = prefix.expand(len(ids), 1, -1)  # [sentences, beams, time]; at first all beams are one
+        self.scores = torch.zeros(len(ids), 1, device=ids.device)  # [sentences, beams]
+        with self.stepper.attached():
+            self._advance(self.stepper.begin(ids, mask))
+            while len(self.active):
+                self._advance(self.stepper.step(self.sequences[:, :, -1].reshape(-1)))
         return [finished.best[0] for finished in self.finished]
 
-    def _first_step(self, ids: torch.Tensor, mask: torch.Tensor) -> None:
-        """All beams of a sentence are alike at first: run one row a sentence, then make the others of it."""
-        prefix = torch.tensor([self.model.decoder_prefix] * len(ids), device=ids.device)
-        self.mask = mask
-        self.states = self.model.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        self.sequences = prefix[:, None, :]  # [sentences, beams, time]
-        self.scores = torch.zeros(len(ids), 1, device=ids.device)  # [sentences, beams]
-        logits = self._forward(prefix)
-        beam = self.rules.beam
-        self.cache.batch_repeat_interleave(beam)
-        self.mask, self.states = mask.repeat_interleave(beam, 0), self.states.repeat_interleave(beam, 0)
-        self._advance(logits[:, None, :])
-
-    def _forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits [rows, vocabulary] after the given decoder input [rows, time]."""
-        output = self.model.network(
-            encoder_outputs=BaseModelOutput(last_hidden_state=self.states),
-            attention_mask=self.mask,
-            decoder_input_ids=tokens,
-            past_key_values=self.cache,
-            use_cache=True,
-        )
-        self.cache = output.past_key_values
-        logits: torch.Tensor = output.logits[:, -1, :]
-        return logits
-
-    def _advance(self, logits: torch.Tensor) -> None:
+    def _advance(self, following: NextTokens) -> None:
         """One step: choose continuations, set the finished ones aside, go on with the others."""
         beam, length = self.rules.beam, self.sequences.shape[-1] + 1
-        scores, parents, tokens = self._continuations(logits, 2 * beam)
+        scores, parents, tokens = self._continuations(following, 2 * beam)
         ended = tokens == self.rules.end
         if length >= self.rules.max_length:
             ended = torch.ones_like(ended)
@@ -192,25 +170,26 @@ class BeamSearch:
         self.sequences = torch.cat([kept, tokens[:, :, None]], dim=-1)
         self._keep_running(parents, length)
 
-    def _continuations(self, logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _continuations(self, following: NextTokens, most: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The best over all beams of a sentence: scores, parent beams and tokens, each [sentences, most]."""
-        sentences, _, vocabulary = logits.shape
-        scores, tokens = self._allowed(logits.reshape(-1, vocabulary), min(most, vocabulary))
+        sentences = len(self.active)
+        scores, tokens = self._allowed(following, most)
         most_of_row = scores.shape[-1]
         total = (self.scores.reshape(-1, 1) + scores).reshape(sentences, -1)
         best, at = total.topk(min(most, total.shape[-1]), dim=-1)
         return best, at // most_of_row, tokens.reshape(sentences, -1).gather(1, at)
 
-    def _allowed(self, logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _allowed(self, following: NextTokens, most: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The best continuations of each row that the rules allow."""
         length = self.sequences.shape[-1]
         if self.rules.forced_end is not None and length == self.rules.max_length - 1:
-            return self._forced(len(logits), most, self.rules.forced_end)
+            return self._forced(self.scores.numel(), most, self.rules.forced_end)
         banned = [*self.rules.banned, *([self.rules.end] if length < self.rules.min_length else [])]
-        proposal = self.propose(logits.float(), min(most + len(banned), logits.shape[-1]))
+        proposal = self.propose(following, most + len(banned))
         scores, tokens = proposal.scores, proposal.tokens
         if banned and self.rules.renormalize:
-            lost = (logits[:, banned].float() + proposal.discount).exp().sum(dim=-1, keepdim=True)
+            never = torch.tensor(banned, device=scores.device).expand(len(scores), -1)
+            lost = (following.at(never) + proposal.discount).exp().sum(dim=-1, keepdim=True)
             scores = scores - torch.log1p(-lost)
         for token in banned:
             scores = scores.masked_fill(tokens == token, -torch.inf)
@@ -243,16 +222,8 @@ class BeamSearch:
         device, beam = parents.device, self.rules.beam
         stay = torch.tensor([row for row, over in enumerate(done) if not over], dtype=torch.long, device=device)
         rows = (torch.arange(len(done), device=device)[:, None] * beam + parents)[stay].reshape(-1)
-        if len(stay) < len(done):
-            self._select_sentences(stay)
-        if len(rows) and not torch.equal(rows, torch.arange(len(done) * beam, device=device)):
-            self.cache.self_attention_cache.reorder_cache(rows)
-        self.last = self.sequences[:, :, -1].reshape(-1)
-
-    def _select_sentences(self, stay: torch.Tensor) -> None:
-        beam = self.rules.beam
-        rows = (stay[:, None] * beam + torch.arange(beam, device=stay.device)).reshape(-1)
-        self.active, self.scores, self.sequences = self.active[stay], self.scores[stay], self.sequences[stay]
-        self.mask, self.states = self.mask[rows], self.states[rows]
-        for layer in self.cache.cross_attention_cache.layers:
-            layer.keys, layer.values = layer.keys[rows], layer.values[rows]
+        all_stay = len(stay) == len(done)
+        if not all_stay:
+            self.active, self.scores, self.sequences = self.active[stay], self.scores[stay], self.sequences[stay]
+        if len(stay):
+            self.stepper.keep(None if all_stay else stay, rows)

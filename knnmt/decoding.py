@@ -13,6 +13,7 @@ from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
 from knnmt.mixing import mix, mix_best, neighbour_weights
+from knnmt.projection import NextTokens
 from knnmt.retrieval import Neighbours, Retriever
 
 PAPER_K = 64
@@ -93,8 +94,8 @@ def proposing(network: Any, site: KeySite, retriever: Retriever | None, settings
         return
     with catching_keys(network, site) as catch:
 
-        def propose(logits: torch.Tensor, most: int) -> Proposal:
+        def propose(following: NextTokens, most: int) -> Proposal:
             tokens, weights = retrieve(catch.keys[:, -1:], retriever, settings)
-            return Proposal(*mix_best(logits, tokens, weights, settings.weight, most))
+            return Proposal(*mix_best(following, tokens, weights, settings.weight, most))
 
         yield propose

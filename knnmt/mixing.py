@@ -7,6 +7,8 @@ Nothing here is larger than the vocabulary or than k × k: neighbours' probabili
 
 import torch
 
+from knnmt.projection import NextTokens
+
 
 def neighbour_weights(distances: torch.Tensor, temperature: float, trust: torch.Tensor | None = None) -> torch.Tensor:
     """Weights [n, k] that sum to 1 a row, from squared distances [n, k]; infinite distance: no weight.
@@ -47,9 +49,9 @@ def mix(logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weigh
 
 
 def mix_best(
-    logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: float, most: int
+    following: NextTokens, tokens: torch.Tensor, weights: torch.Tensor, weight: float, most: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The best of `mix`, scores and tokens [n, most], without computing the rest.
+    """The best of `mix`, scores and tokens [n, most], without computing the rest; `following` are the model's own.
 
     The third, [n, 1], is what the logit of a token that is nobody's neighbour lacks to its score.
 
@@ -57,13 +59,13 @@ def mix_best(
     best and the neighbours' tokens.
     """
     kept, added = shares(tokens, weights, weight)
-    discount = kept - logits.logsumexp(dim=-1, keepdim=True)  # [n, 1]
-    best, best_tokens = logits.topk(most, dim=-1)
-    mixed = torch.logaddexp(logits.gather(-1, tokens) + discount, added)  # [n, k]
+    best, best_tokens = following.best(most)
+    discount = kept - following.total()  # [n, 1]
+    mixed = torch.logaddexp(following.at(tokens) + discount, added)  # [n, k]
     mixed = mixed.masked_fill(repeated(tokens), -torch.inf)
     among_neighbours = (best_tokens[:, :, None] == tokens[:, None, :]).any(dim=-1)  # [n, most]
     plain = (best + discount).masked_fill(among_neighbours, -torch.inf)
-    scores, at = torch.cat([mixed, plain], dim=-1).topk(most, dim=-1)
+    scores, at = torch.cat([mixed, plain], dim=-1).topk(best.shape[1], dim=-1)
     return scores, torch.cat([tokens, best_tokens], dim=-1).gather(-1, at), discount
 
 
