@@ -145,7 +145,7 @@ def export(
 ) -> None:
     """Give the memory back as a file, with the metadata of each pair."""
     from knnmt.exporting import check_exportable, write_memory
-    from knnmt.selection import Condition, chosen_segments
+    from knnmt.selection import chosen_segments
     from knnmt.store import Store
 
     opened = Store.open(store)
@@ -153,8 +153,7 @@ def export(
     record = opened.manifest.model
     languages = (source_lang or record.source_lang, target_lang or record.target_lang)
     check_exportable(output_file, languages)
-    conditions = [Condition.parse(text) for text in where or []]
-    written = write_memory(output_file, chosen_segments(opened, conditions), languages)
+    written = write_memory(output_file, chosen_segments(opened, where or []), languages)
     errors.print(f"{output_file}: {written:,} pairs")
 
 

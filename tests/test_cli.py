@@ -240,6 +240,7 @@ WRONG = [
     ("versions of no store", "versions FOLDER", "not a datastore"),
     ("export to another form", "export STORE --output FOLDER/memory.doc", "memory.doc: not one of"),
     ("export to nowhere", "export STORE --output FOLDER/no/memory.tsv", "memory.tsv"),
+    ("export of nothing", "export STORE --output FOLDER/x.tsv --where corpus=x", "--where corpus=x: no segment of"),
     ("a filter for nothing", "translate --store STORE --where corpus=x", "--where corpus=x: nothing in"),
     ("a filter without a store", "translate --model MARIAN --where corpus=x", "--where corpus=x: only with --store"),
     ("a store's weight", "translate --store house=STORE:heavy", "'heavy' is not a weight"),
@@ -449,6 +450,22 @@ def test_merge_takes_other_stores_in(run: Run, tiny_store: Path, marian: Path, t
     assert run("build", tmp_path / "other", "--model", marian, "--corpus", tmp_path / "new.tsv").code == 0
     before = Store.open(store).live_segments
     assert f"now {before + 1:,} pairs" in run("merge", store, tmp_path / "other").err
+
+
+def test_an_export_of_nothing_leaves_what_was_there(run: Run, tiny_store: Path, tmp_path: Path) -> None:
+    store, file = shutil.copytree(tiny_store, tmp_path / "house"), tmp_path / "memory.tsv"
+    file.write_text("precious\n")
+    assert run("export", store, "--output", file, "--where", "corpus=x", "--where", "a=b").err == (
+        f"knnmt: --where corpus=x --where a=b: no segment of {store} meets it\n"
+    )
+    assert run("remove", store, "--corpus", "memory").code == 0
+    result = run("export", store, "--output", file)
+    assert (result.code, result.err) == (
+        2,
+        f"knnmt: {store}: every sentence pair has been removed; nothing is left to export\n",
+    )
+    assert "--where corpus=memory: no segment" in run("export", store, "--output", file, "--where", "corpus=memory").err
+    assert file.read_text() == "precious\n"
 
 
 def test_conflicts_are_shown(run: Run, tiny_store: Path, tmp_path: Path) -> None:
