@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.adding import summed
+from knnmt.downsampling import merged_record
 from knnmt.errors import StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
 from knnmt.parts import PART_RECORD, next_part
@@ -31,7 +32,7 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> Store:
             grown = joined(grown, other)
         removed = removed_of(store, opened)
         removed = np.union1d(removed, repeated_pairs(grown, removed, first=store.manifest.segments))
-        names = ("parts", "indexes", "entries", "segments", "corpora", "skipped")
+        names = ("parts", "indexes", "entries", "segments", "corpora", "skipped", "downsampling")
         return commit(
             store,
             f"merged with {' and '.join(other.path.name for other in opened)}",
@@ -58,6 +59,7 @@ def joined(store: Store, other: Store) -> Store:
             segments=manifest.segments + other.manifest.segments,
             corpora=[*manifest.corpora, *(c for c in other.manifest.corpora if c not in manifest.corpora)],
             skipped=summed(manifest.skipped, other.manifest.skipped),
+            downsampling=merged_record(manifest, other.manifest),
         ),
     )
 

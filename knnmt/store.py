@@ -136,7 +136,7 @@ class Manifest:
     knnmt: str
     removed: RemovedRecord | None = None
     tuned: dict[str, Any] | None = None
-    downsampling: dict[str, Any] | None = None  # {"cap", "dropped"}: entries of one token at most; left out for it
+    downsampling: dict[str, Any] | None = None  # {"cap", "dropped"}: entries of one token at most; see downsampling.py
     version: int = 1
     oldest: int = 1  # the first version that may be gone back to
     format: int = FORMAT

@@ -74,7 +74,10 @@ def show_store(store: Store, console: Console) -> None:
 
 
 def capped_line(downsampling: dict[str, Any]) -> str:
-    return f"at most {downsampling['cap']:,} entries of each target token: {downsampling['dropped']:,} left out"
+    """`at most 100 (koran), 50 (it and law) entries of each target token: 7,000 left out`."""
+    caps = [f"{text['cap']:,} ({' and '.join(text['corpora'])})" for text in downsampling.get("merged", [])]
+    most = ", ".join(caps) or f"{downsampling['cap']:,}"
+    return f"at most {most} entries of each target token: {downsampling['dropped']:,} left out"
 
 
 def tuned_line(tuned: dict[str, Any] | None) -> str:

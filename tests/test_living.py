@@ -21,6 +21,7 @@ from knnmt.selection import Condition
 from knnmt.store import FileRecord, IndexRecord, PartRecord
 from knnmt.verification import problems_of
 from knnmt.versions import VERSIONS_KEPT, locked, roll_back, versions_of
+from knnmt.views import capped_line
 
 MODEL = HashModel()
 PAIRS = [("eins", "one"), ("zwei", "two"), ("drei vier", "three four")]
@@ -304,6 +305,37 @@ class TestMerging:
         shutil.rmtree(other.path)
         assert pairs_in(Store.open(merged.path)) == [*PAIRS, ("neu", "new")]
         assert list(problems_of(Store.open(merged.path))) == []
+
+    def test_each_keeps_its_own_cap(self, store: Store, tmp_path: Path) -> None:
+        """Two stores of at most four entries a token have up to eight together, so that no cap holds for all."""
+        other, third = (
+            made(tmp_path / name, [(f"{name} {n}", f"{name} {n}") for n in range(30)], name, cap=cap)
+            for name, cap in (("other", 4), ("third", 10))
+        )
+        merged = merge_stores(store.path, [other.path])
+        thinned = [{"corpora": ["other"], "cap": 4, "dropped": 52}]
+        assert merged.manifest.downsampling == {"cap": None, "dropped": 52, "merged": thinned}
+        merged = merge_stores(store.path, [third.path])
+        thinned.append({"corpora": ["third"], "cap": 10, "dropped": 40})
+        assert merged.manifest.downsampling == {"cap": None, "dropped": 92, "merged": thinned}
+        assert merged.manifest.downsampling is not None
+        assert capped_line(merged.manifest.downsampling) == (
+            "at most 4 (other), 10 (third) entries of each target token: 92 left out"
+        )
+
+    def test_a_cap_goes_with_the_last_of_its_text(self, store: Store, tmp_path: Path) -> None:
+        pairs = [(f"satz {n}", f"sentence {n}") for n in range(30)]
+        merge_stores(store.path, [made(tmp_path / "other", pairs, "other", cap=4).path])
+        assert compact_store(store.path).manifest.downsampling == {
+            "cap": None, "dropped": 52, "merged": [{"corpora": ["other"], "cap": 4, "dropped": 52}],
+        }  # fmt: skip
+        remove_from_store(store.path, corpora=["other"])
+        assert compact_store(store.path).manifest.downsampling is None
+
+    def test_one_cap_takes_the_place_of_several(self, store: Store, tmp_path: Path) -> None:
+        pairs = [(f"satz {n}", f"sentence {n}") for n in range(30)]
+        merge_stores(store.path, [made(tmp_path / "other", pairs, "other", cap=4).path])
+        assert compact_store(store.path, cap=2).manifest.downsampling == {"cap": 2, "dropped": 52 + 5 + 2}
 
     def test_not_with_itself(self, store: Store) -> None:
         with pytest.raises(StoreError, match="with itself"):
