@@ -138,7 +138,7 @@ def compact(
 @store_commands.command()
 def export(
     store: StoreArgument,
-    output_file: Annotated[Path, typer.Option("--output", help="A .tmx, .tsv or .jsonl file (or .gz) to write.")],
+    output_file: Annotated[Path, typer.Option("--output", help="A .tmx, .tsv, .csv or .jsonl file (or .gz) to write.")],
     where: WhereOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
