@@ -273,14 +273,26 @@ def evaluate(
     nprobe: Nprobe = None,
     where: WhereOption = None,
     limit: Limit = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against", help="Translations of --source made earlier, to compare with instead of the base model."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--save", help="Write the translations to base.txt and knn.txt in this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score the base model and the datastore on the same text: BLEU, chrF, significance, speed."""
     from knnmt.evaluation import evaluate as evaluate_translator
-    from knnmt.evaluation import read_test_set
+    from knnmt.evaluation import read_earlier, read_test_set, save
     from knnmt.views import show_evaluation
 
     sources, references = read_test_set(source, target, limit)
+    earlier = read_earlier(against, source, limit) if against else None
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
     translator = make_translator(
         store,
         model,
@@ -293,7 +305,11 @@ def evaluate(
         nprobe=nprobe,
         where=where,
     )
-    evaluation = evaluate_translator(translator, sources, references, show_progress=sys.stderr.isatty())
+    evaluation = evaluate_translator(
+        translator, sources, references, against=earlier, show_progress=sys.stderr.isatty()
+    )
+    if folder:
+        save(evaluation, folder)
     if as_json:
         print_json(evaluation.to_json())
     else:

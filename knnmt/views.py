@@ -98,7 +98,8 @@ def show_evaluation(evaluation: Evaluation, console: Console) -> None:
         table.add_column(column, justify=side)  # type: ignore[arg-type]
     for name, scores in (("base", evaluation.base), ("kNN", evaluation.knn)):
         if scores:
-            table.add_row(name, f"{scores.bleu:.2f}", f"{scores.chrf:.2f}", f"{scores.tokens_per_second:,.1f}")
+            speed = "–" if scores.tokens_per_second is None else f"{scores.tokens_per_second:,.1f}"
+            table.add_row(name, f"{scores.bleu:.2f}", f"{scores.chrf:.2f}", speed)
     console.print(table)
     if evaluation.p_value is not None:
         console.print(f"p = {evaluation.p_value:.4f} (paired bootstrap on BLEU, {evaluation.sentences:,} sentences)")

@@ -127,6 +127,27 @@ def test_evaluate_json_has_the_promised_form(run: Run, store: Store, tmp_path: P
     assert alone["base"]["bleu"] == record["base"]["bleu"]
 
 
+def test_evaluate_decodes_the_base_model_once_for_many_stores(run: Run, store: Store, tmp_path: Path) -> None:
+    pairs, files = read_demo("test")[:3], ("--source", tmp_path / "test.de", "--target", tmp_path / "test.en")
+    (tmp_path / "test.de").write_text("".join(pair.source + "\n" for pair in pairs))
+    (tmp_path / "test.en").write_text("".join(pair.target + "\n" for pair in pairs))
+    call = ("evaluate", "--store", store.path, "--k", 4, "--beam", 1, *files)
+    first = json.loads(run(*call, "--save", tmp_path / "new/lines", "--json").out)
+    base = tmp_path / "new/lines/base.txt"
+    assert len(base.read_text().splitlines()) == len(base.with_name("knn.txt").read_text().splitlines()) == 3
+    second = json.loads(run(*call, "--against", base, "--json").out)
+    assert second["base"] == first["base"] | {"tokens_per_second": None}
+    assert second["signature"]["base"].startswith("file:base.txt@")
+    shown = run(*call, "--against", base).out
+    assert shown.splitlines()[1].split() == [
+        "base",
+        f"{first['base']['bleu']:.2f}",
+        f"{first['base']['chrf']:.2f}",
+        "–",
+    ]
+    assert "base: file:base.txt@" in shown
+
+
 def test_explain_json_traces_every_neighbour(run: Run, store: Store) -> None:
     segment = read_demo("memory")[6]
     result = run("explain", "--store", store.path, "--k", 4, segment.source, "--json")
@@ -169,6 +190,8 @@ def test_verify(run: Run, store: Store, tmp_path: Path) -> None:
     assert "values.npy: content differs" in result.err
 
 
+EVALUATE = "evaluate --source FOLDER/three.de --target FOLDER/three.de"
+
 # Wrong calls: name, arguments (FOLDER holds the files below), and what the one line must say.
 WRONG = [
     ("missing corpus", "build FOLDER/new --model MARIAN --corpus FOLDER/absent.tsv", "absent.tsv: no such file"),
@@ -208,6 +231,12 @@ WRONG = [
     ("neither store nor model", "translate", "--store or --model is missing"),
     ("uneven test", "evaluate --model MARIAN --source FOLDER/three.de --target FOLDER/two.en", "lines must be aligned"),
     ("no test", "evaluate --model MARIAN --source FOLDER/gone --target FOLDER/two.en", "gone: no such file"),
+    ("uneven earlier lines", f"{EVALUATE} --store STORE --against FOLDER/two.en", "two.en has 2 lines but"),
+    ("no earlier lines", f"{EVALUATE} --store STORE --against FOLDER/gone", "gone: no such file"),
+    ("earlier lines of a table", f"{EVALUATE} --store STORE --against FOLDER/good.tsv", "good.tsv"),
+    ("earlier lines alone", f"{EVALUATE} --model MARIAN --against FOLDER/three.de", "only with --store"),
+    ("saving into a file", f"{EVALUATE} --model MARIAN --save FOLDER/three.de", "three.de: file exists"),
+    ("saving where nothing can be", f"{EVALUATE} --model MARIAN --save FOLDER/three.de/x", "not a directory"),
     ("empty test", "evaluate --model MARIAN --source FOLDER/empty.txt --target FOLDER/empty.txt", "empty.txt: empty"),
     ("explain nothing", "explain --store STORE ' '", "empty"),
     ("explain without a store", "explain Hallo", "--store is missing"),
