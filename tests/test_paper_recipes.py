@@ -168,6 +168,25 @@ def test_the_base_model_is_decoded_once_for_all_memories(recipe: SimpleNamespace
     assert koran[0]["base_speed"] > 0
 
 
+@pytest.mark.parametrize(("given", "limits"), [([], [9, 9, 9]), (["--dev-sentences", "4"], [4, 9, 9])])
+def test_tuning_may_take_fewer_sentences(
+    recipe: SimpleNamespace, tmp_path: Path, given: list[str], limits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def once(_: object, __: str, ___: object, *arguments: object) -> dict[str, object]:
+        asked.append(arguments)
+        return {"k": 1, "temperature": 1, "weight": 1, "base": {}}
+
+    monkeypatch.setattr(recipe.steps.Steps, "once", once)
+    steps = recipe.steps.Steps.of(
+        recipe.steps.options("").parse_args(["--output", str(tmp_path), "--sentences", "9", *given])
+    )
+    text = (Path("dev.de"), Path("dev.en"))
+    steps.evaluate("x", [], text, *steps.tune("x", Path("x"), text))
+    assert [arguments[arguments.index("--limit") + 1] for arguments in asked] == limits
+
+
 def test_what_an_earlier_version_evaluated_is_not_run_again(
     recipe: SimpleNamespace, results: Path, corpora: Path, run: list[str], tmp_path: Path
 ) -> None:

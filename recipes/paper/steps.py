@@ -39,6 +39,7 @@ def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser
     parser.add_argument("--output", type=Path, default=Path("results"), help="gets stores/, steps/, base/ and results/")
     parser.add_argument("--model", help="as for knnmt build")
     parser.add_argument("--sentences", type=int, help="of each dev and test text at most")
+    parser.add_argument("--dev-sentences", type=int, help="of each dev text at most, to tune on; default: --sentences")
     parser.add_argument("--beam")
     parser.set_defaults(**{"model": "builtin:de-en", "sentences": 2000, "beam": "5"} | defaults)
     return parser
@@ -53,12 +54,13 @@ class Steps:
     model: str
     sentences: int
     beam: str
+    dev_sentences: int | None = None  # None: as many as of a test text
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> Steps:
         for folder in ("stores", "steps", "results", "texts"):
             (given.output / folder).mkdir(parents=True, exist_ok=True)
-        return cls(given.corpora, given.output, given.model, given.sentences, given.beam)
+        return cls(given.corpora, given.output, given.model, given.sentences, given.beam, given.dev_sentences)
 
     def text(self, name: str, languages: Sequence[str]) -> Text:
         """`koran/train` in both languages, plain or gzipped."""
@@ -79,7 +81,7 @@ class Steps:
 
     def tune(self, name: str, store: Path, dev: Text, *more: object) -> list[str]:
         """The options that serve this dev text best."""
-        command = ("tune", store, *self.test_options(dev), *more)
+        command = ("tune", store, *self.test_options(dev, self.dev_sentences), *more)
         tuned = self.once(f"tune-{name}", [store], *command)
         return words(*(word for key in ("k", "temperature", "weight") for word in (f"--{key}", tuned[key])))
 
@@ -106,8 +108,9 @@ class Steps:
             self.record(f"base-{folder.name}").unlink(missing_ok=True)
         return folder / "base.txt", self.once(f"base-{folder.name}", [], *command, "--save", folder)
 
-    def test_options(self, text: Text) -> list[object]:
-        return ["--source", text[0], "--target", text[1], "--limit", self.sentences, "--beam", self.beam, "--json"]
+    def test_options(self, text: Text, sentences: int | None = None) -> list[object]:
+        limit = self.sentences if sentences is None else sentences
+        return ["--source", text[0], "--target", text[1], "--limit", limit, "--beam", self.beam, "--json"]
 
     def once(self, name: str, stores: Sequence[Path], *arguments: object) -> Json:
         """The JSON that a command prints, from its last run if command and stores are the same."""
