@@ -2,14 +2,12 @@
 
 import gzip
 import io
-import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
+from documents import Documents, peak_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
@@ -36,40 +34,8 @@ def tmx(*units: str, header: str = '<header srclang="de"/>', root: str = 'tmx ve
     return f"<{root}>{header}<body>{''.join(units)}</body></tmx>"
 
 
-def read(
-    document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en"
-) -> list[tuple[str, str]]:
-    data = document.encode() if isinstance(document, str) else document
-    units = read_tmx(io.BytesIO(data), "memory.tmx", source_lang, target_lang)
-    return [(unit.source, unit.target) for unit in units]
-
-
-def message(document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en") -> str:
-    with pytest.raises(CorpusError) as caught:
-        read(document, source_lang, target_lang)
-    assert str(caught.value).startswith("memory.tmx: ")
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def said(document: str | bytes) -> str:
-    """Whatever comes out: the pairs or the error."""
-    try:
-        return str(read(document))
-    except CorpusError as error:
-        return str(error)
-
-
-@contextmanager
-def peak_memory() -> Iterator[list[int]]:
-    """Afterwards the list holds the most bytes that Python had at once."""
-    peak: list[int] = []
-    tracemalloc.start()
-    try:
-        yield peak
-        peak.append(tracemalloc.get_traced_memory()[1])
-    finally:
-        tracemalloc.stop()
+TMX = Documents(read_tmx, "memory.tmx")
+read, message, said = TMX.read, TMX.message, TMX.said
 
 
 # Encodings
