@@ -15,9 +15,10 @@ from knnmt.errors import SettingsError, StoreError
 from knnmt.files import flush_to_disk, write_json
 from knnmt.index import automatic_factory, ivf_of, make_index
 from knnmt.indexing import write_index
+from knnmt.manifest import PARTS, PartRecord
 from knnmt.parts import PART_RECORD, EncodedSegment, PartWriter, next_part
 from knnmt.selection import allowed_entries
-from knnmt.store import PARTS, PartRecord, Store, runs_of
+from knnmt.store import Store, runs_of
 from knnmt.versions import changing, commit
 
 PART_ENTRIES = 131_072

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from knnmt.manifest import Manifest
 from knnmt.parts import EncodedSegment
-from knnmt.store import Manifest
 
 
 @dataclass(slots=True)

@@ -13,10 +13,11 @@ from knnmt.adding import summed
 from knnmt.downsampling import merged_record
 from knnmt.errors import StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
+from knnmt.manifest import PARTS, IndexRecord, PartRecord
 from knnmt.parts import PART_RECORD, next_part
 from knnmt.removing import write_removed
 from knnmt.retrieval import check_same_model
-from knnmt.store import HASHES, PARTS, IndexRecord, PartRecord, Store, StoredSegment
+from knnmt.store import HASHES, Store, StoredSegment
 from knnmt.versions import changing, commit
 
 

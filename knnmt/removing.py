@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError
 from knnmt.files import write_durably
+from knnmt.manifest import FileRecord, RemovedRecord
 from knnmt.parts import hash_of
 from knnmt.selection import Condition, live_segments, matching_segments, segments_where
-from knnmt.store import FileRecord, RemovedRecord, Store
+from knnmt.store import Store
 from knnmt.versions import changing, commit
 
 

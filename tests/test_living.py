@@ -14,11 +14,11 @@ from knnmt.adding import AddSettings, Conflict, add_to_store
 from knnmt.compacting import compact_store
 from knnmt.errors import CorpusError, KnnmtError, SettingsError
 from knnmt.indexing import split_indexes
+from knnmt.manifest import FileRecord, IndexRecord, PartRecord
 from knnmt.merging import merge_stores
 from knnmt.removing import remove_from_store
 from knnmt.retrieval import Retriever
 from knnmt.selection import Condition
-from knnmt.store import FileRecord, IndexRecord, PartRecord
 from knnmt.verification import problems_of
 from knnmt.versions import VERSIONS_KEPT, locked, roll_back, versions_of
 from knnmt.views import capped_line

@@ -17,11 +17,11 @@ from knnmt.decoding import SearchSettings
 from knnmt.demo import read_demo
 from knnmt.keys import catching_keys
 from knnmt.likelihood import Grid, Observed, Surface, summed_likelihoods, survey_likelihood
+from knnmt.manifest import read_manifest
 from knnmt.mixing import mix, neighbour_weights
 from knnmt.progress import Advance
 from knnmt.removing import remove_from_store
 from knnmt.retrieval import Retriever
-from knnmt.store import read_manifest
 from knnmt.surface import check_drawable, draw_tuning
 from knnmt.tuning import Candidate, Jury, Tuning, choose, propose, rounds_for, tune, work_of, write_tuning
 from knnmt.views import tuned_line
