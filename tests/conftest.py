@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Result, Run
+from living import use_hash_keys
 
 from knnmt import BuildSettings, Corpus, Store, build_store, load_model
 from knnmt.cli import main
@@ -28,6 +29,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Result(int(ended.value.code or 0), out, err)
 
     return call
+
+
+@pytest.fixture
+def hash_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are made from hashes of the text instead of by a model."""
+    use_hash_keys(monkeypatch)
 
 
 @pytest.fixture(scope="session")
