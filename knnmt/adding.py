@@ -12,11 +12,12 @@ from knnmt.building import chunks, corpus_record, encode, fits, model_record, wr
 from knnmt.corpus import Corpus, Segment, Skipped, read_segments, survey
 from knnmt.errors import CorpusError, SettingsError, StoreError
 from knnmt.indexing import grown, outgrown
+from knnmt.manifest import PartRecord
 from knnmt.model import TranslationModel
 from knnmt.parts import PartWriter, hash_of, next_part
 from knnmt.progress import progress_bar
 from knnmt.removing import write_removed
-from knnmt.store import HASHES, PartRecord, Store, StoredSegment
+from knnmt.store import HASHES, Store, StoredSegment
 from knnmt.versions import changing, commit
 
 SEGMENTS_COMPARED_AT_ONCE = 16_384

@@ -22,10 +22,11 @@ from knnmt.files import sha256_of, write_json
 from knnmt.index import make_index
 from knnmt.indexing import write_index
 from knnmt.keys import teacher_forced_keys
+from knnmt.manifest import BUILDING, MANIFEST, IndexRecord, Manifest, ModelRecord, PartRecord
 from knnmt.model import TranslationModel
 from knnmt.parts import EncodedSegment, PartWriter, finished_parts, now
 from knnmt.progress import Advance, progress_bar
-from knnmt.store import BUILDING, MANIFEST, IndexRecord, Manifest, ModelRecord, PartRecord, Store
+from knnmt.store import Store
 from knnmt.version import __version__
 from knnmt.versions import LOCK, locked, write_version
 

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.corpus import Segment
-from knnmt.downsampling import Downsampling
+from knnmt.downsampling import Downsampling, record_for
 from knnmt.errors import SettingsError, StoreError
 from knnmt.files import flush_to_disk, write_json
 from knnmt.index import automatic_factory, ivf_of, make_index
 from knnmt.indexing import write_index
+from knnmt.manifest import PARTS, PartRecord
 from knnmt.parts import PART_RECORD, EncodedSegment, PartWriter, next_part
 from knnmt.selection import allowed_entries
-from knnmt.store import PARTS, PartRecord, Store, runs_of
+from knnmt.store import Store, runs_of
 from knnmt.versions import changing, commit
 
 PART_ENTRIES = 131_072
@@ -68,7 +69,7 @@ def compact_store(
             make_index(index, store.manifest.model.dimension)
         downsampling = count_live(store, cap) if cap else None
         parts = rewrite_parts(store, part_entries, downsampling)
-        entries = sum(part.entries for part in parts)
+        entries, corpora = sum(part.entries for part in parts), corpora_left(store)
         name = f"index-{store.manifest.version + 1:06d}.faiss"
         factory = index or factory_for(store)
         record = write_index(store.path, parts, name=name, factory=factory, show_progress=show_progress)
@@ -81,8 +82,8 @@ def compact_store(
             segments=sum(part.segments for part in parts),
             removed=None,
             oldest=store.manifest.version + 1,  # what was removed must not come back
-            corpora=corpora_left(store),
-            downsampling=thinning(store, downsampling),
+            corpora=corpora,
+            downsampling=thinning(store, downsampling, corpora),
         )
 
 
@@ -115,11 +116,11 @@ def count_live(store: Store, cap: int) -> Downsampling:
     return Downsampling(cap, Counter(dict(zip(tokens.tolist(), counts.tolist(), strict=True))))
 
 
-def thinning(store: Store, downsampling: Downsampling | None) -> dict[str, Any] | None:
+def thinning(store: Store, downsampling: Downsampling | None, corpora: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The manifest's record of what frequent tokens have lost, here and before."""
     before = store.manifest.downsampling
     if downsampling is None:
-        return before
+        return record_for(before, {corpus["name"] for corpus in corpora})
     now = downsampling.to_json()
     return now | {"dropped": now["dropped"] + (before["dropped"] if before else 0)}
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from knnmt.manifest import Manifest
 from knnmt.parts import EncodedSegment
 
 
@@ -46,3 +47,29 @@ class Downsampling:
         """The manifest's `downsampling`."""
         dropped = sum(max(0, total - self.cap) for total in self.totals.values())
         return {"cap": self.cap, "dropped": dropped}
+
+
+def merged_record(ours: Manifest, theirs: Manifest) -> dict[str, Any] | None:
+    """The `downsampling` of two stores as one: each had its cap, and together they may have twice as many entries."""
+    return record_of([*capped_texts(ours), *capped_texts(theirs)])
+
+
+def capped_texts(manifest: Manifest) -> list[dict[str, Any]]:
+    """The texts that have a cap of their own."""
+    record = manifest.downsampling
+    if record is None or "merged" in record:
+        return list(record["merged"]) if record else []
+    return [{"corpora": [corpus["name"] for corpus in manifest.corpora], **record}]
+
+
+def record_for(record: dict[str, Any] | None, corpora: set[str]) -> dict[str, Any] | None:
+    """The `downsampling` of a store that has only these corpora left: of others not even the name may stay."""
+    if record is None or "merged" not in record:
+        return record
+    left = [text | {"corpora": [name for name in text["corpora"] if name in corpora]} for text in record["merged"]]
+    return record_of([text for text in left if text["corpora"]])
+
+
+def record_of(texts: list[dict[str, Any]]) -> dict[str, Any] | None:
+    dropped = sum(text["dropped"] for text in texts)
+    return {"cap": None, "dropped": dropped, "merged": texts} if texts else None

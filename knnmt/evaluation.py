@@ -1,7 +1,8 @@
 """How much better: BLEU, chrF and speed of the base model and of retrieval on the same text, with signatures."""
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from sacrebleu.significance import PairedTest
 
 from knnmt.corpus import check_plain
 from knnmt.errors import CorpusError, SettingsError
+from knnmt.files import sha256_of, write_durably
 from knnmt.inputs import check_readable, read_lines
 from knnmt.languages import base_language
 from knnmt.progress import progress_bar
@@ -28,10 +30,10 @@ class Scores:
 
     bleu: float
     chrf: float
-    tokens_per_second: float
+    tokens_per_second: float | None  # unknown of translations that were made earlier
     translations: list[str]
 
-    def to_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float | None]:
         return {"bleu": self.bleu, "chrf": self.chrf, "tokens_per_second": self.tokens_per_second}
 
 
@@ -51,6 +53,18 @@ class Evaluation:
         return {name: value for name, value in record.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Translations of the same text that were made before, by the base model or any other system."""
+
+    path: str
+    checksum: str
+    translations: list[str]
+
+    def __str__(self) -> str:
+        return f"file:{Path(self.path).name}@{self.checksum}"
+
+
 def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[str], list[str]]:
     """Sources and references, line by line; nothing is skipped, so that scores can be compared."""
     if limit is not None and limit < 1:
@@ -68,12 +82,45 @@ def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[s
     return sources[:limit], references[:limit]
 
 
+def read_earlier(path: Path, source: Path, limit: int | None) -> Earlier:
+    """Translations of a source file, one a line: of all its lines, or of those that the limit leaves."""
+    check_readable(path)
+    check_plain(path)
+    lines, count = list(read_lines(path)), sum(1 for _ in read_lines(source))
+    if len(lines) not in (count, min(count, limit or count)):
+        wanted = f", of which --limit takes {limit:,}" if limit and limit < count else ""
+        raise CorpusError(f"{path} has {len(lines):,} lines but {source} has {count:,}{wanted}; lines must be aligned")
+    return Earlier(str(path), sha256_of(path)[:12], lines[:limit])
+
+
+def save(evaluation: Evaluation, folder: Path) -> None:
+    """Write the translations of each system, in the form that `read_earlier` takes."""
+    for name, scores in (("base.txt", evaluation.base), ("knn.txt", evaluation.knn)):
+        if scores:
+            write_lines(folder / name, scores.translations)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    text = "".join(re.sub(r"[\r\n]+", " ", line) + "\n" for line in lines)
+    write_durably(path, lambda file: file.write(text.encode()))
+
+
 def evaluate(
-    translator: Translator, sources: Sequence[str], references: Sequence[str], *, show_progress: bool = False
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    against: Earlier | None = None,
+    show_progress: bool = False,
 ) -> Evaluation:
-    """Score the base model and, where there is a store, retrieval."""
+    """Score the base model, or what is to be compared with instead, and, where there is a store, retrieval."""
+    if against and not translator.retriever:
+        raise SettingsError(f"--against {against.path}: only with --store; there is nothing else to compare it with")
     bleu, chrf = metrics(translator, references)
-    base = score_system(translator.base(), sources, bleu, chrf, label="base" if show_progress else "")
+    if against:
+        base = score_texts(against.translations, bleu, chrf)
+    else:
+        base = score_system(translator.base(), sources, bleu, chrf, label="base" if show_progress else "")
     knn = None
     if translator.retriever:
         knn = score_system(translator, sources, bleu, chrf, label="kNN" if show_progress else "")
@@ -81,6 +128,7 @@ def evaluate(
         "bleu": str(bleu.get_signature()),
         "chrf": str(chrf.get_signature()),
         "knnmt": signature_of(translator),
+        **({"base": str(against)} if against else {}),
     }
     p_value = paired_bootstrap(bleu, base, knn) if knn else None
     return Evaluation(base, knn, len(sources), p_value, signature)
@@ -106,10 +154,14 @@ def score_system(translator: Translator, sources: Sequence[str], bleu: BLEU, chr
     seconds = time.perf_counter() - began
     tokens = sum(len(translation.tokens) for translation in translations)
     texts = [translation.text for translation in translations]
+    return score_texts(texts, bleu, chrf, tokens_per_second=round(tokens / seconds, 1))
+
+
+def score_texts(texts: list[str], bleu: BLEU, chrf: CHRF, *, tokens_per_second: float | None = None) -> Scores:
     return Scores(
         round(bleu.corpus_score(texts, None).score, 2),
         round(chrf.corpus_score(texts, None).score, 2),
-        round(tokens / seconds, 1),
+        tokens_per_second,
         texts,
     )
 

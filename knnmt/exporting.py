@@ -1,5 +1,6 @@
-"""Segments out: a memory as TMX, TSV or JSONL, each also gzipped, such that reading it again gives the same pairs."""
+"""Segments out: a memory as TMX, TSV, CSV or JSONL, each also gzipped; reading it again gives the same pairs."""
 
+import csv
 import gzip
 import json
 import re
@@ -24,7 +25,7 @@ RESERVED = ("source", "target", "translation", "corpus", "created", "metadata")
 
 # What a format cannot hold. Leaving it out would change the text unseen, so such a segment is refused.
 NOT_UNICODE = re.compile("[\ud800-\udfff]")
-NOT_TSV = re.compile("[\0\ud800-\udfff]")
+NOT_TABLE = re.compile("[\0\ud800-\udfff]")
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Writer = Callable[[BinaryIO, Iterable[Segment], Languages], None]
@@ -93,12 +94,31 @@ def write_packed(file: BinaryIO, path: Path, write: Writer, segments: Iterable[S
 
 
 def write_tsv(file: BinaryIO, segments: Iterable[Segment], languages: Languages) -> None:  # noqa: ARG001
+    for cells in table_of(segments):
+        file.write(("\t".join(cells) + "\n").encode())
+
+
+def write_csv(file: BinaryIO, segments: Iterable[Segment], languages: Languages) -> None:  # noqa: ARG001
+    rows = csv.writer(TextAsBytes(file), lineterminator="\n")
+    rows.writerows(table_of(segments))
+
+
+class TextAsBytes:
+    """What the csv module needs of a file; a TextIOWrapper would close the one below it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def write(self, text: str) -> int:
+        return self.file.write(text.encode())
+
+
+def table_of(segments: Iterable[Segment]) -> Iterator[list[str]]:
     """A header and a row each; all metadata in one JSON cell, since a stream cannot know all names beforehand."""
-    file.write(b"source\ttarget\tcorpus\tcreated\tmetadata\n")
+    yield ["source", "target", "corpus", "created", "metadata"]
     for segment in segments:
         cells = [one_line(text) for text in (segment.source, segment.target, segment.corpus, segment.created)]
-        cells.append(json.dumps(segment.metadata, ensure_ascii=False) if segment.metadata else "")
-        file.write(("\t".join(cells) + "\n").encode())
+        yield [*cells, json.dumps(segment.metadata, ensure_ascii=False) if segment.metadata else ""]
 
 
 def write_jsonl(file: BinaryIO, segments: Iterable[Segment], languages: Languages) -> None:  # noqa: ARG001
@@ -163,6 +183,7 @@ def is_attribute(name: str, segment: Segment) -> bool:
 
 WRITERS: dict[str, tuple[Writer, re.Pattern[str]]] = {
     ".tmx": (write_tmx, NOT_XML),
-    ".tsv": (write_tsv, NOT_TSV),
+    ".tsv": (write_tsv, NOT_TABLE),
+    ".csv": (write_csv, NOT_TABLE),
     ".jsonl": (write_jsonl, NOT_UNICODE),
 }

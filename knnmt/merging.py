@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.adding import summed
+from knnmt.downsampling import merged_record
 from knnmt.errors import StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
+from knnmt.manifest import PARTS, IndexRecord, PartRecord
 from knnmt.parts import PART_RECORD, next_part
 from knnmt.removing import write_removed
 from knnmt.retrieval import check_same_model
-from knnmt.store import HASHES, PARTS, IndexRecord, PartRecord, Store, StoredSegment
+from knnmt.store import HASHES, Store, StoredSegment
 from knnmt.versions import changing, commit
 
 
@@ -31,7 +33,7 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> Store:
             grown = joined(grown, other)
         removed = removed_of(store, opened)
         removed = np.union1d(removed, repeated_pairs(grown, removed, first=store.manifest.segments))
-        names = ("parts", "indexes", "entries", "segments", "corpora", "skipped")
+        names = ("parts", "indexes", "entries", "segments", "corpora", "skipped", "downsampling")
         return commit(
             store,
             f"merged with {' and '.join(other.path.name for other in opened)}",
@@ -58,6 +60,7 @@ def joined(store: Store, other: Store) -> Store:
             segments=manifest.segments + other.manifest.segments,
             corpora=[*manifest.corpora, *(c for c in other.manifest.corpora if c not in manifest.corpora)],
             skipped=summed(manifest.skipped, other.manifest.skipped),
+            downsampling=merged_record(manifest, other.manifest),
         ),
     )
 

@@ -1,7 +1,8 @@
 """Options that several commands share, and what is made of them."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -10,6 +11,7 @@ from knnmt.errors import SettingsError
 
 if TYPE_CHECKING:
     from knnmt.corpus import Corpus
+    from knnmt.translator import Translator
 
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 output = Console(highlight=False, markup=False, emoji=False)
@@ -93,3 +95,37 @@ def columns_of(text: str | None) -> tuple[str, str] | None:
     if len(names) != 2 or not all(names):
         raise SettingsError(f"--columns {text}: must be two names, SOURCE,TARGET")
     return names[0], names[1]
+
+
+def make_translator(
+    stores: list[str] | None,
+    model: str | None,
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    beam: int | None = None,
+    **retrieval: Any,
+) -> "Translator":
+    """A translator of stores, or of the base model alone; a flag that would have no effect is an error."""
+    from knnmt.translator import Translator
+
+    if stores:
+        refuse({"target_lang": target_lang}, "a store knows its own; leave it out")
+        where = retrieval.pop("where", None) or []
+        return Translator.from_store(stores, model=model, beam=beam, where=where, source_lang=source_lang, **retrieval)
+    if model is None:
+        raise SettingsError("--store or --model is missing")
+    refuse(retrieval, "only with --store; the model alone retrieves nothing")
+    chosen = {} if beam is None else {"beam": beam}
+    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, **chosen)
+
+
+def refuse(given: dict[str, Any], reason: str) -> None:
+    for name, value in given.items():
+        if value is not None:
+            shown = " ".join(value) if isinstance(value, list) else value
+            raise SettingsError(f"--{name.replace('_', '-')} {shown}: {reason}")
+
+
+def print_json(record: Any) -> None:
+    print(json.dumps(record, ensure_ascii=False, indent=2))

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from knnmt.corpus import Segment
 from knnmt.errors import ModelError, StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
-from knnmt.store import COLUMNS, HASHES, PARTS, FileRecord, PartRecord, map_column, starts
+from knnmt.manifest import PARTS, FileRecord, PartRecord
+from knnmt.store import COLUMNS, HASHES, map_column, starts
 
 PART_RECORD = "part.json"
 

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError
 from knnmt.files import write_durably
+from knnmt.manifest import FileRecord, RemovedRecord
 from knnmt.parts import hash_of
-from knnmt.selection import Condition, live_segments, matching_segments
-from knnmt.store import FileRecord, RemovedRecord, Store
+from knnmt.selection import Condition, live_segments, matching_segments, segments_where
+from knnmt.store import Store
 from knnmt.versions import changing, commit
 
 
@@ -87,9 +88,4 @@ def suspects(store: Store, source: str) -> list[int]:
 
 
 def by_conditions(store: Store, where: Sequence[str]) -> NDArray[np.bool_]:
-    if not where:
-        return np.zeros(store.manifest.segments, bool)
-    found = live_segments(store) & matching_segments(store, [Condition.parse(text) for text in where])
-    if not found.any():
-        raise SettingsError(f"--where {' --where '.join(where)}: no segment of {store.path} meets it")
-    return found
+    return segments_where(store, where) if where else np.zeros(store.manifest.segments, bool)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knnmt.errors import SettingsError
+from knnmt.errors import SettingsError, StoreError
 from knnmt.store import Store
 
 if TYPE_CHECKING:
@@ -89,14 +89,26 @@ def live_segments(store: Store) -> Mask:
     return live
 
 
-def chosen_segments(store: Store, conditions: Sequence[Condition]) -> "Iterator[Segment]":
-    """The pairs of the memory that meet every condition, as they were read."""
+def segments_where(store: Store, where: Sequence[str]) -> Mask:
+    """Which segments [segments] are there and meet the conditions; that none does is an error, for it may be a slip."""
+    found = live_segments(store) & matching_segments(store, [Condition.parse(text) for text in where])
+    if where and not found.any():
+        raise SettingsError(f"--where {' --where '.join(where)}: no segment of {store.path} meets it")
+    return found
+
+
+def chosen_segments(store: Store, where: Sequence[str]) -> "Iterator[Segment]":
+    """The pairs of the memory that meet every condition, as they were read; that there is none is known at once."""
     from knnmt.corpus import Segment  # with readers of every format, which translating does without
 
-    meets = matching_segments(store, conditions)
-    for pair in store.all_segments():
-        if meets[pair.segment]:
-            yield Segment(pair.source, pair.target, pair.corpus, pair.number, pair.created, pair.metadata)
+    chosen = segments_where(store, where)
+    if not chosen.any():
+        raise StoreError(f"{store.path}: every sentence pair has been removed; nothing is left to export")
+    return (
+        Segment(pair.source, pair.target, pair.corpus, pair.number, pair.created, pair.metadata)
+        for pair in store.all_segments()
+        if chosen[pair.segment]
+    )
 
 
 def allowed_entries(store: Store, conditions: Sequence[Condition] = ()) -> Mask | None:

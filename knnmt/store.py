@@ -11,11 +11,10 @@ Entries and segments are numbered through all parts, in the order of the corpus.
 """
 
 import hashlib
-import json
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -25,13 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.errors import StoreError
-from knnmt.files import sha256_of
+from knnmt.manifest import PARTS as PARTS  # these with `as`: modules that look for them here find them
+from knnmt.manifest import FileRecord as FileRecord
+from knnmt.manifest import IndexRecord as IndexRecord
+from knnmt.manifest import Manifest, files_of
+from knnmt.manifest import ModelRecord as ModelRecord
+from knnmt.manifest import PartRecord as PartRecord
+from knnmt.manifest import read_manifest as read_manifest
 
-FORMAT = 2
-MANIFEST = "manifest.json"
-BUILDING = "building.json"
 INDEX = "index.faiss"
-PARTS = "parts"
 HASHES = "hashes"
 COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "positions": np.uint16}
 FILES_OPEN_A_PART = 7
@@ -40,150 +41,6 @@ LARGE = 64 << 20  # bytes of a column
 PARTS_IN_MEMORY = 64  # tables of sentence pairs that a reader keeps
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A file as it was written: what `verify` and every opening compare with."""
-
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def of(cls, path: Path) -> "FileRecord":
-        return cls(path.stat().st_size, sha256_of(path))
-
-
-@dataclass(frozen=True, slots=True)
-class PartRecord:
-    name: str
-    entries: int
-    segments: int
-    consumed: int  # segments of the corpus read up to the end of this part, those left out too
-    skipped: dict[str, int]  # and how many of them were left out, by reason
-    created: str  # the creation time of segments that have none of their own
-    files: dict[str, FileRecord]
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether the keys are here, or only their codes in the index."""
-        return "keys.npy" in self.files
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "PartRecord":
-        files = {name: FileRecord(**file) for name, file in record.pop("files").items()}
-        return cls(**record, files=files)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
-    """What the keys were made with."""
-
-    name: str
-    type: str
-    fingerprint: str
-    dimension: int
-    key_site: str
-    source_lang: str | None
-    target_lang: str | None
-    source_prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRecord:
-    """One index, over a run of parts that adjoin; its ids begin at 0."""
-
-    name: str
-    entries: int
-    factory: str
-    nprobe: int | None  # clusters searched, where the index has clusters
-    recall: dict[str, float]  # {"k", "queries", "recall"}: measured against exact search
-    file: FileRecord
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "IndexRecord":
-        return cls(**{**record, "file": FileRecord(**record["file"])})
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedRecord:
-    """The segments that are no longer part of the memory: their numbers, ascending, in a file."""
-
-    name: str
-    segments: int
-    entries: int
-    file: FileRecord
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "RemovedRecord":
-        return cls(**{**record, "file": FileRecord(**record["file"])})
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """Everything known about a store, as kept in manifest.json."""
-
-    model: ModelRecord
-    corpora: list[dict[str, Any]]
-    entries: int  # of all parts, the removed ones too
-    segments: int
-    skipped: dict[str, int]
-    parts: list[PartRecord]
-    indexes: list[IndexRecord]
-    created: str
-    changed: str
-    change: str  # what made this version of the one before
-    knnmt: str
-    removed: RemovedRecord | None = None
-    tuned: dict[str, Any] | None = None
-    downsampling: dict[str, Any] | None = None  # {"cap", "dropped"}: entries of one token at most; left out for it
-    version: int = 1
-    oldest: int = 1  # the first version that may be gone back to
-    format: int = FORMAT
-
-    @property
-    def index(self) -> IndexRecord:
-        """The first index: the one that was trained."""
-        return self.indexes[0]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "Manifest":
-        removed = record["removed"]
-        return cls(
-            **{
-                **record,
-                "model": ModelRecord(**record["model"]),
-                "parts": [PartRecord.from_json(dict(part)) for part in record["parts"]],
-                "indexes": [IndexRecord.from_json(index) for index in record["indexes"]],
-                "removed": removed and RemovedRecord.from_json(removed),
-            }
-        )
-
-
-def read_manifest(path: Path) -> Manifest:
-    """The manifest of a store, or an error that says what the folder is instead."""
-    file = path / MANIFEST
-    if not file.is_file():
-        if (path / BUILDING).is_file():
-            raise StoreError(f"{path}: its build was not finished; run the same build with --resume")
-        raise StoreError(f"{path}: not a datastore (no {MANIFEST} there)")
-    return manifest_in(file)
-
-
-def manifest_in(file: Path) -> Manifest:
-    """A manifest, or one of its earlier versions."""
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        if record["format"] > FORMAT:
-            raise StoreError(f"{file.parent}: written by a newer knnmt ({record['knnmt']}); please upgrade")
-        if record["format"] < FORMAT:
-            raise StoreError(f"{file.parent}: written by an older knnmt ({record['knnmt']}); build the store again")
-        return Manifest.from_json(record)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{file}: damaged ({error}); restore it from a copy or build again") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,13 +263,6 @@ class Store:
 def stored_segment(number: int, row: dict[str, Any], part: PartRecord) -> StoredSegment:
     metadata = dict(row.pop("metadata"))
     return StoredSegment(segment=number, **row | {"created": row["created"] or part.created}, metadata=metadata)
-
-
-def files_of(path: Path, manifest: Manifest) -> dict[Path, FileRecord]:
-    """Every file that a manifest names."""
-    files = {path / PARTS / part.name / name: record for part in manifest.parts for name, record in part.files.items()}
-    files |= {path / index.name: index.file for index in manifest.indexes}
-    return files | ({path / manifest.removed.name: manifest.removed.file} if manifest.removed else {})
 
 
 def runs_of(column: Array, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:

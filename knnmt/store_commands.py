@@ -1,6 +1,5 @@
-"""The commands that change a datastore, and those that show its past."""
+"""The commands that make a datastore, change it, and show what it is and was."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +27,7 @@ from knnmt.options import (
     corpus_files,
     errors,
     output,
+    print_json,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +36,53 @@ if TYPE_CHECKING:
 CONFLICTS_SHOWN = 5
 
 store_commands = typer.Typer()
+
+
+@store_commands.command()
+def build(
+    store: StoreArgument,
+    model: Annotated[str, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en.")],
+    corpus: CorpusOption = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    source_lang: SourceLang = None,
+    target_lang: TargetLang = None,
+    columns: ColumnsOption = None,
+    unfinished: UnfinishedOption = False,
+    name: NameOption = None,
+    index: IndexOption = None,
+    limit: Limit = None,
+    cap: CapOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
+    batch_tokens: BatchTokens = 4096,
+    source_prefix: Annotated[
+        str | None, typer.Option("--source-prefix", help="Text before every source, as T5 wants it.")
+    ] = None,
+    key_site: Annotated[
+        str | None, typer.Option("--key-site", help="The module whose input is the key, for a new kind of model.")
+    ] = None,
+) -> None:
+    """Make a datastore out of parallel text."""
+    from knnmt.building import BuildSettings, build_store, check_place
+    from knnmt.model import load_model
+
+    settings = BuildSettings(
+        index=index, limit=limit, cap=cap, resume=resume, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty()
+    )
+    files = corpus_files(corpus, source, target)
+    check_place(store, resume)
+    loaded = load_model(
+        model, source_lang=source_lang, target_lang=target_lang, source_prefix=source_prefix, key_site=key_site
+    )
+    languages = (source_lang or loaded.source_lang, target_lang or loaded.target_lang)
+    built = build_store(store, loaded, corpora_of(files, languages, name, columns, unfinished), settings)
+    skipped = ", ".join(f"{count:,} pairs {reason}" for reason, count in built.manifest.skipped.items())
+    if built.manifest.downsampling:
+        skipped += f"{', ' if skipped else ''}{built.manifest.downsampling['dropped']:,} entries above --cap {cap}"
+    errors.print(
+        f"{store}: {built.entries:,} entries from {built.manifest.segments:,} pairs"
+        + (f"; left out: {skipped}" if skipped else "")
+    )
 
 
 @store_commands.command()
@@ -138,14 +185,14 @@ def compact(
 @store_commands.command()
 def export(
     store: StoreArgument,
-    output_file: Annotated[Path, typer.Option("--output", help="A .tmx, .tsv or .jsonl file (or .gz) to write.")],
+    output_file: Annotated[Path, typer.Option("--output", help="A .tmx, .tsv, .csv or .jsonl file (or .gz) to write.")],
     where: WhereOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
 ) -> None:
     """Give the memory back as a file, with the metadata of each pair."""
     from knnmt.exporting import check_exportable, write_memory
-    from knnmt.selection import Condition, chosen_segments
+    from knnmt.selection import chosen_segments
     from knnmt.store import Store
 
     opened = Store.open(store)
@@ -153,8 +200,7 @@ def export(
     record = opened.manifest.model
     languages = (source_lang or record.source_lang, target_lang or record.target_lang)
     check_exportable(output_file, languages)
-    conditions = [Condition.parse(text) for text in where or []]
-    written = write_memory(output_file, chosen_segments(opened, conditions), languages)
+    written = write_memory(output_file, chosen_segments(opened, where or []), languages)
     errors.print(f"{output_file}: {written:,} pairs")
 
 
@@ -169,7 +215,7 @@ def versions(store: StoreArgument, as_json: AsJson = False) -> None:
         for m in versions_of(Store.open(store))
     ]
     if as_json:
-        print(json.dumps(facts, ensure_ascii=False, indent=2))
+        print_json(facts)
         return
     for fact in facts:
         output.print(f"{fact['version']:>4}  {fact['changed']}  {fact['change']}")
@@ -185,3 +231,33 @@ def rollback(
 
     store_now = roll_back(store, version)
     errors.print(f"{store}: {store_now.manifest.change}, as version {store_now.manifest.version}")
+
+
+@store_commands.command()
+def info(store: StoreArgument, as_json: AsJson = False) -> None:
+    """Show what is in a datastore and how it was made."""
+    from knnmt.store import Store
+    from knnmt.views import show_store, store_facts
+
+    opened = Store.open(store)
+    if as_json:
+        print_json(store_facts(opened))
+    else:
+        show_store(opened, output)
+
+
+@store_commands.command()
+def verify(store: StoreArgument) -> None:
+    """Check a datastore: checksums, counts, and whether the index agrees with the parts."""
+    from knnmt.store import Store
+    from knnmt.verification import problems_of
+    from knnmt.views import count_of
+
+    opened = Store.open(store)
+    problems = list(problems_of(opened))
+    for problem in problems:
+        errors.print(f"knnmt: {problem}")
+    if problems:
+        raise typer.Exit(2)
+    parts = count_of(len(opened.manifest.parts), "part")
+    output.print(f"{store}: {opened.entries:,} entries in {parts}, all as written")

@@ -269,6 +269,7 @@ class Study:
         translator = self.with_retriever(point, retriever)
         translator.translations(self.sources[:WARM_UP])
         scores = score_system(translator, self.sources, self.bleu, self.chrf, label=label if self.show_progress else "")
+        assert scores.tokens_per_second is not None  # it was decoded just now
         return Row(
             weight=point.settings.weight,
             beam=point.settings.beam,

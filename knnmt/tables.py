@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from knnmt.errors import CorpusError
-from knnmt.inputs import ending_of, read_wide_lines
+from knnmt.inputs import LONGEST, ending_of, read_wide_lines
 from knnmt.jsonl import texts_of
 from knnmt.languages import best_first
 from knnmt.units import Languages, Unit, described
@@ -162,6 +162,7 @@ def width_of(line: str, separator: str) -> int:
 
 def quoted_rows(path: Path, separator: str) -> Iterator[Row]:
     """Rows of a CSV file; a quoted cell may hold line breaks."""
+    csv.field_size_limit(LONGEST)  # of the whole process, but 128 KB would be less than in every other format
     rows: Any = csv.reader((f"{line}\n" for line in read_wide_lines(path)), delimiter=separator, strict=True)
     while True:
         try:

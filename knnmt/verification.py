@@ -10,7 +10,8 @@ import pyarrow.parquet as parquet
 from knnmt.errors import StoreError
 from knnmt.files import sha256_of
 from knnmt.index import open_index
-from knnmt.store import COLUMNS, HASHES, IndexRecord, PartRecord, Store, map_column, starts
+from knnmt.manifest import IndexRecord, PartRecord
+from knnmt.store import COLUMNS, HASHES, Store, map_column, starts
 
 SAMPLE = 64
 NEAREST = 8

@@ -15,8 +15,9 @@ from filelock import FileLock, Timeout
 
 from knnmt.errors import SettingsError, StoreError
 from knnmt.files import write_json
+from knnmt.manifest import MANIFEST, PARTS, Manifest, files_of, manifest_in, read_manifest
 from knnmt.parts import now
-from knnmt.store import MANIFEST, PARTS, Manifest, Store, files_of, manifest_in, read_manifest
+from knnmt.store import Store
 from knnmt.version import __version__
 
 VERSIONS = "versions"

@@ -74,7 +74,10 @@ def show_store(store: Store, console: Console) -> None:
 
 
 def capped_line(downsampling: dict[str, Any]) -> str:
-    return f"at most {downsampling['cap']:,} entries of each target token: {downsampling['dropped']:,} left out"
+    """`at most 100 (koran), 50 (it and law) entries of each target token: 7,000 left out`."""
+    caps = [f"{text['cap']:,} ({' and '.join(text['corpora'])})" for text in downsampling.get("merged", [])]
+    most = ", ".join(caps) or f"{downsampling['cap']:,}"
+    return f"at most {most} entries of each target token: {downsampling['dropped']:,} left out"
 
 
 def tuned_line(tuned: dict[str, Any] | None) -> str:
@@ -95,7 +98,8 @@ def show_evaluation(evaluation: Evaluation, console: Console) -> None:
         table.add_column(column, justify=side)  # type: ignore[arg-type]
     for name, scores in (("base", evaluation.base), ("kNN", evaluation.knn)):
         if scores:
-            table.add_row(name, f"{scores.bleu:.2f}", f"{scores.chrf:.2f}", f"{scores.tokens_per_second:,.1f}")
+            speed = "–" if scores.tokens_per_second is None else f"{scores.tokens_per_second:,.1f}"
+            table.add_row(name, f"{scores.bleu:.2f}", f"{scores.chrf:.2f}", speed)
     console.print(table)
     if evaluation.p_value is not None:
         console.print(f"p = {evaluation.p_value:.4f} (paired bootstrap on BLEU, {evaluation.sentences:,} sentences)")

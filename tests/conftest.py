@@ -1,14 +1,40 @@
 """The embedded model and small datastores made with it, once for all tests."""
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
+from command_line import Result, Run
+from living import use_hash_keys
 
 from knnmt import BuildSettings, Corpus, Store, build_store, load_model
+from knnmt.cli import main
 from knnmt.demo import demo_corpus, read_demo
 from knnmt.model import TranslationModel
 
 PAIRS = 80
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Calls the command line."""
+
+    def call(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "argv", ["knnmt", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Result(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture
+def hash_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are made from hashes of the text instead of by a model."""
+    use_hash_keys(monkeypatch)
 
 
 @pytest.fixture(scope="session")

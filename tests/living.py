@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from knnmt import Corpus
+from knnmt import BuildSettings, Corpus, build_store
+from knnmt.adding import AddSettings, add_to_store
 from knnmt.parts import PartWriter
+from knnmt.retrieval import Retriever
 from knnmt.store import Store
 
 DIMENSION = 8
@@ -70,3 +72,31 @@ def corpus_of(folder: Path, pairs: Iterable[tuple[str, str]], name: str = "memor
 
 def pairs_in(store: Store) -> list[tuple[str, str]]:
     return [(segment.source, segment.target) for segment in store.all_segments()]
+
+
+MODEL = HashModel()
+PAIRS = [("eins", "one"), ("zwei", "two"), ("drei vier", "three four")]
+
+
+def made(path: Path, pairs: list[tuple[str, str]], name: str = "memory", **settings: object) -> Store:
+    folder = path.with_name(f"{path.name}-text")
+    folder.mkdir()
+    corpus = corpus_of(folder, pairs, name)
+    return build_store(path, MODEL, [corpus], BuildSettings(**settings))  # type: ignore[arg-type]
+
+
+def add(store: Store, pairs: list[tuple[str, str]], name: str = "more", **settings: object) -> object:
+    folder = store.path.with_name("added-text")
+    folder.mkdir(exist_ok=True)
+    return add_to_store(store.path, MODEL, [corpus_of(folder, pairs, name)], AddSettings(**settings))  # type: ignore[arg-type]
+
+
+def found_pairs(store: Store, queries: np.ndarray, k: int, **options: object) -> set[tuple[str, str]]:
+    """Every pair that is a neighbour of some query."""
+    found = Retriever([store], **options).search(queries.astype(np.float32), k)  # type: ignore[arg-type]
+    segments = store.segment_numbers(np.unique(found.entries[found.entries >= 0]))
+    return {(store.segment(int(n)).source, store.segment(int(n)).target) for n in segments}
+
+
+def everywhere(pairs: list[tuple[str, str]]) -> np.ndarray:
+    return np.stack([key_of(source, target, 0) for source, target in pairs])

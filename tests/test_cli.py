@@ -1,44 +1,20 @@
 """The command line's contracts: what it prints, where, and how it ends."""
 
-import io
 import json
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import transformers
+from command_line import Result, Run
 from tiny_models import tiny_folder
 
 from knnmt import Store
 from knnmt.cli import main
 from knnmt.demo import read_demo
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: object, stdin: bytes = b"") -> Result:
-        monkeypatch.setattr(sys, "argv", ["knnmt", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return Result(int(exit_.value.code or 0), out, err)
-
-    return call
 
 
 @pytest.fixture(scope="session")
@@ -127,6 +103,27 @@ def test_evaluate_json_has_the_promised_form(run: Run, store: Store, tmp_path: P
     assert alone["base"]["bleu"] == record["base"]["bleu"]
 
 
+def test_evaluate_decodes_the_base_model_once_for_many_stores(run: Run, store: Store, tmp_path: Path) -> None:
+    pairs, files = read_demo("test")[:3], ("--source", tmp_path / "test.de", "--target", tmp_path / "test.en")
+    (tmp_path / "test.de").write_text("".join(pair.source + "\n" for pair in pairs))
+    (tmp_path / "test.en").write_text("".join(pair.target + "\n" for pair in pairs))
+    call = ("evaluate", "--store", store.path, "--k", 4, "--beam", 1, *files)
+    first = json.loads(run(*call, "--save", tmp_path / "new/lines", "--json").out)
+    base = tmp_path / "new/lines/base.txt"
+    assert len(base.read_text().splitlines()) == len(base.with_name("knn.txt").read_text().splitlines()) == 3
+    second = json.loads(run(*call, "--against", base, "--json").out)
+    assert second["base"] == first["base"] | {"tokens_per_second": None}
+    assert second["signature"]["base"].startswith("file:base.txt@")
+    shown = run(*call, "--against", base).out
+    assert shown.splitlines()[1].split() == [
+        "base",
+        f"{first['base']['bleu']:.2f}",
+        f"{first['base']['chrf']:.2f}",
+        "–",
+    ]
+    assert "base: file:base.txt@" in shown
+
+
 def test_explain_json_traces_every_neighbour(run: Run, store: Store) -> None:
     segment = read_demo("memory")[6]
     result = run("explain", "--store", store.path, "--k", 4, segment.source, "--json")
@@ -169,6 +166,8 @@ def test_verify(run: Run, store: Store, tmp_path: Path) -> None:
     assert "values.npy: content differs" in result.err
 
 
+EVALUATE = "evaluate --source FOLDER/three.de --target FOLDER/three.de"
+
 # Wrong calls: name, arguments (FOLDER holds the files below), and what the one line must say.
 WRONG = [
     ("missing corpus", "build FOLDER/new --model MARIAN --corpus FOLDER/absent.tsv", "absent.tsv: no such file"),
@@ -208,6 +207,12 @@ WRONG = [
     ("neither store nor model", "translate", "--store or --model is missing"),
     ("uneven test", "evaluate --model MARIAN --source FOLDER/three.de --target FOLDER/two.en", "lines must be aligned"),
     ("no test", "evaluate --model MARIAN --source FOLDER/gone --target FOLDER/two.en", "gone: no such file"),
+    ("uneven earlier lines", f"{EVALUATE} --store STORE --against FOLDER/two.en", "two.en has 2 lines but"),
+    ("no earlier lines", f"{EVALUATE} --store STORE --against FOLDER/gone", "gone: no such file"),
+    ("earlier lines of a table", f"{EVALUATE} --store STORE --against FOLDER/good.tsv", "good.tsv"),
+    ("earlier lines alone", f"{EVALUATE} --model MARIAN --against FOLDER/three.de", "only with --store"),
+    ("saving into a file", f"{EVALUATE} --model MARIAN --save FOLDER/three.de", "three.de: file exists"),
+    ("saving where nothing can be", f"{EVALUATE} --model MARIAN --save FOLDER/three.de/x", "not a directory"),
     ("empty test", "evaluate --model MARIAN --source FOLDER/empty.txt --target FOLDER/empty.txt", "empty.txt: empty"),
     ("explain nothing", "explain --store STORE ' '", "empty"),
     ("explain without a store", "explain Hallo", "--store is missing"),
@@ -240,6 +245,7 @@ WRONG = [
     ("versions of no store", "versions FOLDER", "not a datastore"),
     ("export to another form", "export STORE --output FOLDER/memory.doc", "memory.doc: not one of"),
     ("export to nowhere", "export STORE --output FOLDER/no/memory.tsv", "memory.tsv"),
+    ("export of nothing", "export STORE --output FOLDER/x.tsv --where corpus=x", "--where corpus=x: no segment of"),
     ("a filter for nothing", "translate --store STORE --where corpus=x", "--where corpus=x: nothing in"),
     ("a filter without a store", "translate --model MARIAN --where corpus=x", "--where corpus=x: only with --store"),
     ("a store's weight", "translate --store house=STORE:heavy", "'heavy' is not a weight"),
@@ -449,6 +455,22 @@ def test_merge_takes_other_stores_in(run: Run, tiny_store: Path, marian: Path, t
     assert run("build", tmp_path / "other", "--model", marian, "--corpus", tmp_path / "new.tsv").code == 0
     before = Store.open(store).live_segments
     assert f"now {before + 1:,} pairs" in run("merge", store, tmp_path / "other").err
+
+
+def test_an_export_of_nothing_leaves_what_was_there(run: Run, tiny_store: Path, tmp_path: Path) -> None:
+    store, file = shutil.copytree(tiny_store, tmp_path / "house"), tmp_path / "memory.tsv"
+    file.write_text("precious\n")
+    assert run("export", store, "--output", file, "--where", "corpus=x", "--where", "a=b").err == (
+        f"knnmt: --where corpus=x --where a=b: no segment of {store} meets it\n"
+    )
+    assert run("remove", store, "--corpus", "memory").code == 0
+    result = run("export", store, "--output", file)
+    assert (result.code, result.err) == (
+        2,
+        f"knnmt: {store}: every sentence pair has been removed; nothing is left to export\n",
+    )
+    assert "--where corpus=memory: no segment" in run("export", store, "--output", file, "--where", "corpus=memory").err
+    assert file.read_text() == "precious\n"
 
 
 def test_conflicts_are_shown(run: Run, tiny_store: Path, tmp_path: Path) -> None:

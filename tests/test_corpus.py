@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from parallel_text import STEADILY, TEXT, message, one_file, pairs_of, write
 
 from knnmt.corpus import Corpus, Segment, Skipped, default_name, one_line, read_segments, survey
 from knnmt.errors import CorpusError
@@ -30,23 +31,8 @@ ONE_FILE = {
 }
 
 
-def write(path: Path, content: str | bytes) -> Path:
-    """Gzipped where the name says so."""
-    data = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(data) if path.suffix.lower() == ".gz" else data)
-    return path
-
-
-def one_file(path: Path, content: str | bytes, languages: tuple[str | None, str | None] = ("de", "en")) -> Corpus:
-    return Corpus(write(path, content), languages=languages)
-
-
 def aligned(folder: Path, source: str | bytes, target: str | bytes, *, gz: str = "") -> Corpus:
     return Corpus(write(folder / f"text.de{gz}", source), write(folder / f"text.en{gz}", target))
-
-
-def pairs_of(corpus: Corpus) -> list[tuple[str, str]]:
-    return [(unit.source, unit.target) for unit in corpus.units()]
 
 
 def kept_and_skipped(corpus: Corpus) -> tuple[list[tuple[int, str, str]], dict[str, int]]:
@@ -54,14 +40,6 @@ def kept_and_skipped(corpus: Corpus) -> tuple[list[tuple[int, str, str]], dict[s
     segments = list(corpus.segments(skipped))
     assert all(segment.corpus == corpus.name for segment in segments)
     return [(segment.number, segment.source, segment.target) for segment in segments], skipped.counts
-
-
-def message(corpus: Corpus) -> str:
-    """The error that reading everything ends with."""
-    with pytest.raises(CorpusError) as caught:
-        list(corpus.segments(Skipped()))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # Every form gives the same pairs
@@ -161,34 +139,6 @@ def test_a_segment_is_one_line(text: str, expected: str) -> None:
     assert one_line(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("record", "created", "metadata"),
-    [
-        ({}, "", {}),
-        ({"id": "7", "client": "A"}, "", {"id": "7", "client": "A"}),
-        ({"created": "2024-05-01T14:00:00+02:00"}, "2024-05-01T12:00:00Z", {}),
-        ({"created": "gestern"}, "", {"created": "gestern"}),
-        ({"corpus": "house"}, "", {}),
-        ({"score": 0.5, "tags": ["a"], "checked": True, "none": None}, "", {}),
-        ({"metadata": {"source": "x", "n": 1}}, "", {"source": "x"}),
-        ({"metadata": "text"}, "", {"metadata": "text"}),
-    ],
-)
-def test_other_fields_of_jsonl_are_metadata(
-    tmp_path: Path, record: dict[str, object], created: str, metadata: dict[str, str]
-) -> None:
-    for sides in ({"source": "a", "target": "b"}, {"translation": {"de": "a", "en": "b"}}):
-        corpus = one_file(tmp_path / "a.jsonl", json.dumps(record | sides))
-        assert list(corpus.segments(Skipped())) == [Segment("a", "b", "a", 1, created, metadata)]
-
-
-# The folder of a test is shared by its examples: each writes its files anew.
-STEADILY = settings(
-    deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0\ufeff"), max_size=20)
-
-
 @given(st.lists(st.tuples(TEXT, TEXT)), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.sampled_from(["", ".gz"]))
 @STEADILY
 def test_aligned_files_give_back_what_was_written(
@@ -198,15 +148,6 @@ def test_aligned_files_give_back_what_was_written(
     if not final and pairs and all(pairs[-1]):
         sides = [side.removesuffix(end) for side in sides]
     assert pairs_of(aligned(tmp_path, *sides, gz=gz)) == pairs
-
-
-@given(st.lists(st.tuples(TEXT, TEXT)), st.sampled_from(["", ".gz"]))
-@STEADILY
-def test_jsonl_gives_back_what_was_written(tmp_path: Path, pairs: list[tuple[str, str]], gz: str) -> None:
-    plain = "".join(json.dumps({"source": s, "target": t}, ensure_ascii=False) + "\n" for s, t in pairs)
-    nested = "".join(json.dumps({"translation": {"en": t, "de": s}}) + "\n" for s, t in pairs)
-    assert pairs_of(one_file(tmp_path / f"plain.jsonl{gz}", plain)) == pairs
-    assert pairs_of(one_file(tmp_path / f"nested.jsonl{gz}", nested)) == pairs
 
 
 @given(st.lists(st.tuples(TEXT, TEXT)))
@@ -456,68 +397,6 @@ def test_tsv_with_a_wrong_number_of_columns(tmp_path: Path, line: str, columns: 
     assert message(corpus) == expected
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("{", "line 2, column 2 is not JSON: Expecting property name enclosed in double quotes"),
-        ("eins\tone", "line 2, column 1 is not JSON: Expecting value"),
-        ('{"source": "a", "target": "b"} x', "line 2, column 32 is not JSON: Extra data"),
-        ("[]", "line 2: not an object with 'source' and 'target'"),
-        ('"text"', "line 2: not an object with 'source' and 'target'"),
-        ("null", "line 2: not an object with 'source' and 'target'"),
-        ("{}", "line 2: no text under 'source'"),
-        ('{"source": "a"}', "line 2: no text under 'target'"),
-        ('{"target": "a"}', "line 2: no text under 'source'"),
-        ('{"source_lang": "de", "target_lang": "en"}', "line 2: no text under 'source'"),
-        ('{"source": "a", "target": null}', "line 2: no text under 'target'"),
-        ('{"source": 1, "target": "a"}', "line 2: no text under 'source'"),
-        ('{"source": ["a"], "target": "a"}', "line 2: no text under 'source'"),
-        ('{"source": "a", "target": "\\ud83d"}', "line 2: the text under 'target' holds half a character"),
-        ('{"source": "a", "target": "b", "source": "c"}', "line 2: has 'source' twice"),
-        ('{"source": "a", "target": "b", "x": "\\ud83d"}', "line 2: the text under 'x' holds half a character"),
-        ('{"source": "a", "target": "b", "\\ud83d": "x"}', "line 2: the text under '\\ud83d' holds half a character"),
-        ('{"translation": "a"}', "line 2: no text under 'source'"),
-        ('{"translation": {}}', "line 2: no text under 'de'"),
-        ('{"translation": {"de": "a"}}', "line 2: no text under 'en'"),
-        ('{"translation": {"fr": "a", "en": "b"}}', "line 2: no text under 'de'"),
-        ('{"translation": {"de": "a", "en": 5}}', "line 2: no text under 'en'"),
-    ],
-)
-def test_jsonl_that_is_no_pair(tmp_path: Path, line: str, expected: str) -> None:
-    corpus = one_file(tmp_path / "text.jsonl", f'{{"source": "a", "target": "b"}}\n{line}\n')
-    assert message(corpus) == f"{corpus.source}: {expected}"
-
-
-def test_jsonl_nested_beyond_reason(tmp_path: Path) -> None:
-    corpus = one_file(tmp_path / "text.jsonl", "[" * 100_000)
-    assert message(corpus).startswith(f"{corpus.source}: line 1: ")
-
-
-@pytest.mark.parametrize("languages", [(None, None), ("de", None), (None, "en")])
-def test_jsonl_by_language_needs_the_languages(tmp_path: Path, languages: tuple[str | None, str | None]) -> None:
-    corpus = one_file(tmp_path / "text.jsonl", '{"translation": {"de": "a", "en": "b"}}\n', languages)
-    expected = f"{corpus.source}: line 1: name the languages with --source-lang and --target-lang"
-    assert message(corpus) == expected
-
-
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.jsonl", "PAIRS.TMX"])
 def test_other_files_need_no_languages(tmp_path: Path, name: str) -> None:
     assert pairs_of(one_file(tmp_path / name, ONE_FILE[name], (None, None))) == PAIRS
-
-
-@pytest.mark.parametrize(
-    ("keys", "languages", "expected"),
-    [
-        (["de", "en", "fr"], ("de", "fr"), ("de", "fr")),
-        (["en", "de"], ("en", "de"), ("en", "de")),
-        (["zh_CN", "en_XX"], ("zh", "en"), ("zh_CN", "en_XX")),
-        (["zh_CN", "zh", "en"], ("zh", "en"), ("zh", "en")),
-        (["de", "en"], ("de-DE", "EN"), ("de", "en")),
-        (["de", "en"], ("deu", "eng"), ("de", "en")),
-    ],
-)
-def test_jsonl_language_codes(
-    tmp_path: Path, keys: list[str], languages: tuple[str, str], expected: tuple[str, str]
-) -> None:
-    record = {"translation": {key: key for key in keys}}
-    assert pairs_of(one_file(tmp_path / "text.jsonl", json.dumps(record), languages)) == [expected]

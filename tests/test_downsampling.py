@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import Run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from knnmt import BuildSettings, Corpus, SettingsError, Store, StoreError, Translator, build_store
 from knnmt.building import plan_of
-from knnmt.cli import main
 from knnmt.demo import demo_corpus
 from knnmt.downsampling import Downsampling
 from knnmt.model import TranslationModel
@@ -149,19 +149,11 @@ def test_a_cap_of_nothing() -> None:
         BuildSettings(cap=0)
 
 
-def test_the_command(
-    memory_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run(*arguments: object) -> tuple[str, str]:
-        monkeypatch.setattr("sys.argv", ["knnmt", *map(str, arguments)])
-        with pytest.raises(SystemExit, match="0"):
-            main()
-        return capsys.readouterr()
-
+def test_the_command(run: Run, memory_file: Path, tmp_path: Path) -> None:
     place = tmp_path / "store"
-    _, err = run("build", place, "--model", "builtin:de-en", "--corpus", memory_file, "--cap", 1, "--limit", 5)
-    facts = json.loads(run("info", place, "--json")[0])
+    built = run("build", place, "--model", "builtin:de-en", "--corpus", memory_file, "--cap", 1, "--limit", 5)
+    facts = json.loads(run("info", place, "--json").out)
     dropped = facts["downsampling"]["dropped"]
     assert dropped > 5
-    assert f"left out: {dropped:,} entries above --cap 1" in err
-    assert f"at most 1 entries of each target token: {dropped:,} left out" in " ".join(run("info", place)[0].split())
+    assert f"left out: {dropped:,} entries above --cap 1" in built.err
+    assert f"at most 1 entries of each target token: {dropped:,} left out" in " ".join(run("info", place).out.split())

@@ -1,5 +1,6 @@
 """Scores are sacreBLEU's own, with the tokenizer that the target language needs."""
 
+import hashlib
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,22 @@ import pytest
 import sacrebleu
 from tiny_models import tiny_model
 
-from knnmt import CorpusError, SettingsError, Translator
+from knnmt import CorpusError, SettingsError, Store, Translator
 from knnmt.decoding import SearchSettings
-from knnmt.evaluation import Scores, evaluate, metrics, paired_bootstrap, read_test_set, signature_of
+from knnmt.demo import read_demo
+from knnmt.evaluation import (
+    Earlier,
+    Evaluation,
+    Scores,
+    evaluate,
+    metrics,
+    paired_bootstrap,
+    read_earlier,
+    read_test_set,
+    save,
+    signature_of,
+    write_lines,
+)
 from knnmt.languages import base_language
 
 
@@ -52,6 +66,52 @@ def test_scores_are_those_of_sacrebleu() -> None:
     assert evaluation.base.chrf == round(sacrebleu.corpus_chrf(outputs, [references]).score, 2)
     assert (evaluation.knn, evaluation.p_value, evaluation.sentences) == (None, None, 2)
     assert "knn" not in evaluation.to_json()
+
+
+def test_translations_made_earlier_take_the_place_of_the_base_model(store: Store, tmp_path: Path) -> None:
+    sources, references = zip(*((pair.source, pair.target) for pair in read_demo("test")[:3]), strict=True)
+    translator = Translator.from_store(store.path, k=4, beam=1)
+    decoded = evaluate(translator, sources, references)
+    save(decoded, tmp_path)
+    write_lines(tmp_path / "test.de", sources)
+    assert read_earlier(tmp_path / "knn.txt", tmp_path / "test.de", None).translations == translator.translate(sources)
+    earlier = read_earlier(tmp_path / "base.txt", tmp_path / "test.de", None)
+    compared = evaluate(translator, sources, references, against=earlier)
+    assert compared.base == replace(decoded.base, tokens_per_second=None)
+    assert compared.knn
+    assert decoded.knn
+    assert (compared.knn.translations, compared.p_value) == (decoded.knn.translations, decoded.p_value)
+    digest = hashlib.sha256((tmp_path / "base.txt").read_bytes()).hexdigest()[:12]
+    assert compared.signature == decoded.signature | {"base": f"file:base.txt@{digest}"}
+    assert compared.to_json()["base"]["tokens_per_second"] is None
+
+
+def test_earlier_translations_without_a_store() -> None:
+    with pytest.raises(SettingsError, match=r"--against a\.txt: only with --store"):
+        evaluate(translator_into("en"), ["a"], ["b"], against=Earlier("a.txt", "", ["c"]))
+
+
+@pytest.mark.parametrize(("lines", "limit", "taken"), [(3, None, 3), (3, 2, 2), (2, 2, 2), (3, 9, 3)])
+def test_earlier_translations_of_the_whole_text_or_of_its_beginning(
+    tmp_path: Path, lines: int, limit: int | None, taken: int
+) -> None:
+    write_lines(tmp_path / "test.de", "abc")
+    write_lines(tmp_path / "base.txt", "xyz"[:lines])
+    assert read_earlier(tmp_path / "base.txt", tmp_path / "test.de", limit).translations == list("xyz"[:taken])
+
+
+@pytest.mark.parametrize(("lines", "limit"), [(2, None), (4, None), (1, 2), (4, 2), (0, None)])
+def test_earlier_translations_of_another_text(tmp_path: Path, lines: int, limit: int | None) -> None:
+    write_lines(tmp_path / "test.de", "abc")
+    write_lines(tmp_path / "base.txt", "wxyz"[:lines])
+    with pytest.raises(CorpusError, match=rf"base\.txt has {lines} lines but .*test\.de has 3"):
+        read_earlier(tmp_path / "base.txt", tmp_path / "test.de", limit)
+
+
+def test_saved_translations_have_a_line_each(tmp_path: Path) -> None:
+    save(Evaluation(Scores(0, 0, 0, ["a\nb\r", "", "c"]), None, 3, None, {}), tmp_path)
+    assert (tmp_path / "base.txt").read_bytes() == b"a b \n\nc\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["base.txt"]
 
 
 def test_the_p_value_tells_a_difference_from_none() -> None:

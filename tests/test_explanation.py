@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import Run
 from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,7 +20,6 @@ from tiny_models import ENGLISH, GERMAN, tiny_model
 from knnmt import Corpus, Explanation, Store, Translator, build_store
 from knnmt.batching import pad
 from knnmt.beam import BeamSearch, rules_of
-from knnmt.cli import main
 from knnmt.decoding import proposing
 from knnmt.demo import read_demo
 from knnmt.explanation import ExplainedToken, Memory, Neighbour, explain_word, marks_of, share_of_memory
@@ -329,39 +328,22 @@ def test_the_page_is_written_whole_or_not_at_all(explanation: Explanation, tmp_p
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["knnmt", "explain", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
-
-
-def test_the_command(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command(run: Run, store: Store, tmp_path: Path) -> None:
     file = tmp_path / "why.html"
-    assert call(monkeypatch, "--store", store.path, "--k", 8, "--html", file, "--json", SOURCE) == 0
-    out, err = capsys.readouterr()
-    record = json.loads(out)
-    assert err == f"{file}: written; open it in a browser\n"
+    result = run("explain", "--store", store.path, "--k", 8, "--html", file, "--json", SOURCE)
+    record = json.loads(result.out)
+    assert result.code == 0
+    assert result.err == f"{file}: written; open it in a browser\n"
     assert "".join(token["text"] for token in record["tokens"]) == record["translation"]
     assert {"text", "start", "tokens", "memory_share", "sentences"} == set(record["words"][0])
-    assert call(monkeypatch, "--store", store.path, "--k", 8, "--tokens", "--neighbours", 1, SOURCE) == 0
-    assert "mixed" in capsys.readouterr().out
+    assert "mixed" in run("explain", "--store", store.path, "--k", 8, "--tokens", "--neighbours", 1, SOURCE).out
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(("--neighbours", -1), "--neighbours -1"), (("--html", "/nowhere/at/all.html"), "/nowhere/at")],
 )
-def test_wrong_calls(
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, object],
-    says: str,
-) -> None:
-    assert call(monkeypatch, "--store", store.path, "--k", 8, *arguments, "Prüfen Sie den Akku.") == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert says in err
+def test_wrong_calls(run: Run, store: Store, arguments: tuple[str, object], says: str) -> None:
+    result = run("explain", "--store", store.path, "--k", 8, *arguments, "Prüfen Sie den Akku.")
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert says in result.err

@@ -13,7 +13,7 @@ from knnmt.corpus import Corpus, Segment, Skipped, one_line
 from knnmt.errors import CorpusError
 from knnmt.exporting import write_memory
 
-FORMS = ["tmx", "tsv", "jsonl", "tmx.gz", "tsv.gz", "jsonl.gz"]
+FORMS = ["tmx", "tsv", "csv", "jsonl", "tmx.gz", "tsv.gz", "csv.gz", "jsonl.gz"]
 LANGUAGES = ("de", "en")
 TIME = "2024-05-01T12:00:00Z"
 
@@ -111,6 +111,17 @@ def test_what_tsv_looks_like(tmp_path: Path) -> None:
     )
 
 
+def test_what_csv_looks_like(tmp_path: Path) -> None:
+    """As other programs read it: quotes around what holds a comma or a quote, and those doubled."""
+    segments = [Segment('eins, "zwei"', "one", "house", 1, TIME, {"a": "b"}), Segment("drei;vier\n", "3", "house", 2)]
+    write_memory(tmp_path / "a.csv", segments, (None, None))
+    assert (tmp_path / "a.csv").read_bytes().decode() == (
+        "source,target,corpus,created,metadata\n"
+        f'"eins, ""zwei""",one,house,{TIME},"{{""a"": ""b""}}"\n'
+        "drei;vier,3,house,,\n"
+    )
+
+
 def test_what_jsonl_looks_like(tmp_path: Path) -> None:
     metadata = {"client": "A", "created": "gestern"}
     write_memory(tmp_path / "a.jsonl", [Segment("eins", "one", "house", 1, TIME, metadata)], (None, None))
@@ -140,6 +151,7 @@ def test_the_same_memory_gives_the_same_bytes(tmp_path: Path, form: str) -> None
         ("tmx", "\x01", "has the character U+0001, which .tmx cannot hold; .jsonl can"),
         ("tmx.gz", "\uffff", "has the character U+FFFF, which .tmx cannot hold; .jsonl can"),
         ("tsv", "\0", "has the character U+0000, which .tsv cannot hold; .jsonl can"),
+        ("csv", "\0", "has the character U+0000, which .csv cannot hold; .jsonl can"),
         ("tsv", "\ud83d", "has the character U+D83D, which .tsv cannot hold; .jsonl can"),
         ("jsonl", "\ud83d", "has the character U+D83D, which .jsonl cannot hold"),
     ],
@@ -152,17 +164,23 @@ def test_characters_that_a_form_cannot_hold(tmp_path: Path, form: str, character
     assert text.endswith(f": segment 2 (number 9 of 'house') {hint}")
 
 
-@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+@pytest.mark.parametrize("form", ["tsv", "csv", "jsonl"])
 def test_control_characters_survive_in_lines(tmp_path: Path, form: str) -> None:
     segments = [Segment("a\x01b\x1bc", "d\x7f", "memory", 1, "", {"x\x02": "y\x03"})]
+    assert written_and_read(tmp_path / f"a.{form}", segments) == segments
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_long_segment(tmp_path: Path, form: str) -> None:
+    segments = [Segment("wort " * 40_000 + "ende", "word", "memory", 1)]
     assert written_and_read(tmp_path / f"a.{form}", segments) == segments
 
 
 @pytest.mark.parametrize(
     ("name", "languages", "expected"),
     [
-        ("a.xlf", LANGUAGES, "not one of .tmx, .tsv, .jsonl, so it cannot be written"),
-        ("a", LANGUAGES, "not one of .tmx, .tsv, .jsonl, so it cannot be written"),
+        ("a.xlf", LANGUAGES, "not one of .tmx, .tsv, .csv, .jsonl, so it cannot be written"),
+        ("a", LANGUAGES, "not one of .tmx, .tsv, .csv, .jsonl, so it cannot be written"),
         ("a.tmx", (None, "en"), "TMX names its languages; give them with --source-lang and --target-lang"),
         ("a.tmx", ("de", "deu"), "TMX tells its sides apart by language, but both are 'de'"),
         ("no/a.tmx", LANGUAGES, "cannot be written: no such file or directory"),

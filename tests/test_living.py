@@ -1,63 +1,30 @@
 """A store that changes: what is added is found, what is removed is not, and nothing else moves."""
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import faiss
 import numpy as np
 import pytest
-from living import HashModel, corpus_of, key_of, pairs_in, use_hash_keys
+from living import PAIRS, HashModel, add, corpus_of, everywhere, found_pairs, made, pairs_in
 
-from knnmt import BuildSettings, Store, StoreError, build_store
-from knnmt.adding import AddSettings, Conflict, add_to_store
+from knnmt import Store, StoreError
+from knnmt.adding import Conflict, add_to_store
 from knnmt.compacting import compact_store
-from knnmt.errors import CorpusError, KnnmtError, SettingsError
+from knnmt.errors import CorpusError, SettingsError
 from knnmt.indexing import split_indexes
-from knnmt.merging import merge_stores
+from knnmt.manifest import FileRecord, IndexRecord, PartRecord
 from knnmt.removing import remove_from_store
 from knnmt.retrieval import Retriever
 from knnmt.selection import Condition
-from knnmt.store import FileRecord, IndexRecord, PartRecord
 from knnmt.verification import problems_of
-from knnmt.versions import VERSIONS_KEPT, locked, roll_back, versions_of
 
-MODEL = HashModel()
-PAIRS = [("eins", "one"), ("zwei", "two"), ("drei vier", "three four")]
-
-
-@pytest.fixture(autouse=True)
-def hash_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_hash_keys(monkeypatch)
+pytestmark = pytest.mark.usefixtures("hash_keys")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return made(tmp_path / "store", PAIRS)
-
-
-def made(path: Path, pairs: list[tuple[str, str]], name: str = "memory", **settings: object) -> Store:
-    folder = path.with_name(f"{path.name}-text")
-    folder.mkdir()
-    corpus = corpus_of(folder, pairs, name)
-    return build_store(path, MODEL, [corpus], BuildSettings(**settings))  # type: ignore[arg-type]
-
-
-def add(store: Store, pairs: list[tuple[str, str]], name: str = "more", **settings: object) -> object:
-    folder = store.path.with_name("added-text")
-    folder.mkdir(exist_ok=True)
-    return add_to_store(store.path, MODEL, [corpus_of(folder, pairs, name)], AddSettings(**settings))  # type: ignore[arg-type]
-
-
-def found_pairs(store: Store, queries: np.ndarray, k: int, **options: object) -> set[tuple[str, str]]:
-    """Every pair that is a neighbour of some query."""
-    found = Retriever([store], **options).search(queries.astype(np.float32), k)  # type: ignore[arg-type]
-    segments = store.segment_numbers(np.unique(found.entries[found.entries >= 0]))
-    return {(store.segment(int(n)).source, store.segment(int(n)).target) for n in segments}
-
-
-def everywhere(pairs: list[tuple[str, str]]) -> np.ndarray:
-    return np.stack([key_of(source, target, 0) for source, target in pairs])
 
 
 class TestAdding:
@@ -283,201 +250,6 @@ def test_more_neighbours_than_are_allowed(store: Store) -> None:
 def test_a_filter_that_leaves_nothing_is_an_error(store: Store) -> None:
     with pytest.raises(SettingsError, match=r"--where corpus=x: nothing in .* meets it"):
         Retriever([store], where=[Condition.parse("corpus=x")])
-
-
-class TestMerging:
-    def test_pairs_of_all_and_each_once(self, store: Store, tmp_path: Path) -> None:
-        other = made(tmp_path / "other", [("neu", "new"), PAIRS[1], ("eins", "1")], "other")
-        third = made(tmp_path / "third", [("neu", "new"), ("last", "last")], "third")
-        remove_from_store(other.path, source_texts=["eins"])
-        remove_from_store(store.path, source_texts=["eins"])
-        merged = merge_stores(store.path, [other.path, third.path])
-        assert pairs_in(merged) == [*PAIRS[1:], ("neu", "new"), ("last", "last")]
-        assert list(problems_of(merged)) == []
-        assert pairs_in(Store.open(other.path)) == [("neu", "new"), PAIRS[1]]
-        assert ("last", "last") in found_pairs(merged, everywhere([("last", "last")]), 1)
-        assert [corpus["name"] for corpus in merged.manifest.corpora] == ["memory", "other", "third"]
-
-    def test_the_others_may_be_deleted_afterwards(self, store: Store, tmp_path: Path) -> None:
-        other = made(tmp_path / "other", [("neu", "new")], "other")
-        merged = merge_stores(store.path, [other.path])
-        shutil.rmtree(other.path)
-        assert pairs_in(Store.open(merged.path)) == [*PAIRS, ("neu", "new")]
-        assert list(problems_of(Store.open(merged.path))) == []
-
-    def test_not_with_itself(self, store: Store) -> None:
-        with pytest.raises(StoreError, match="with itself"):
-            merge_stores(store.path, [store.path])
-
-    def test_not_with_another_model(self, store: Store, tmp_path: Path) -> None:
-        folder = tmp_path / "text"
-        folder.mkdir()
-        other = build_store(tmp_path / "other", HashModel(fingerprint="0" * 16), [corpus_of(folder, PAIRS)])  # type: ignore[arg-type]
-        with pytest.raises(StoreError, match="another model"):
-            merge_stores(store.path, [other.path])
-        assert pairs_in(Store.open(store.path)) == PAIRS
-
-
-def test_a_store_without_keys_can_be_merged_and_grow(tmp_path: Path) -> None:
-    store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(300)], index="IVF4,PQ8x4")
-    other = made(tmp_path / "other", [(f"fremd {n}", f"foreign {n}") for n in range(20)], "other")
-    compact_store(other.path, drop_keys=True)
-    merge_stores(store.path, [other.path])
-    after = add(store, [(f"neu {n}", f"new {n}") for n in range(100)]).store
-    assert list(problems_of(after)) == []
-    assert ("neu 5", "new 5") in found_pairs(after, everywhere([("neu 5", "new 5")]), 1, nprobe=4)
-
-
-class TestCompacting:
-    def test_no_going_back_even_if_it_was_killed_just_after(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        remove_from_store(store.path, source_texts=["eins"])
-        monkeypatch.setattr("knnmt.versions.clear", lambda _: None)
-        after = compact_store(store.path)
-        monkeypatch.undo()
-        assert [m.version for m in versions_of(after)] == [3]
-        with pytest.raises(SettingsError, match="no earlier version 1"):
-            roll_back(store.path, 1)
-        assert b"eins" not in b"".join(file.read_bytes() for file in store.path.rglob("*") if file.is_file())
-
-    def test_the_name_of_a_removed_corpus_goes_too(self, store: Store) -> None:
-        add(store, [("geheim", "secret")], name="client")
-        remove_from_store(store.path, corpora=["client"])
-        assert [corpus["name"] for corpus in compact_store(store.path).manifest.corpora] == ["memory"]
-        assert b"client" not in b"".join(file.read_bytes() for file in store.path.rglob("*") if file.is_file())
-
-    def test_too_few_left_for_the_chosen_clusters(self, tmp_path: Path) -> None:
-        store = made(tmp_path / "store", [(f"satz {n}", "x") for n in range(20)], index="IVF16,Flat")
-        remove_from_store(store.path, segments=list(range(15)))
-        assert compact_store(store.path).manifest.index.factory == "Flat"
-
-    def test_the_same_memory_in_less_space(self, store: Store) -> None:
-        add(store, [("fünf", "five")])
-        before, _ = remove_from_store(store.path, source_texts=["zwei"])
-        after = compact_store(store.path)
-        assert pairs_in(after) == [PAIRS[0], PAIRS[2], ("fünf", "five")]
-        assert [s.corpus for s in after.all_segments()] == ["memory", "memory", "more"]
-        assert after.bytes < before.bytes
-        assert (len(after.manifest.parts), len(after.manifest.indexes), after.manifest.removed) == (1, 1, None)
-        assert list(problems_of(after)) == []
-        assert b"zwei" not in b"".join(file.read_bytes() for file in store.path.rglob("*") if file.is_file())
-
-    def test_keys_and_tokens_stay_with_their_pairs(self, store: Store) -> None:
-        add(store, [("fünf", "five")])
-        remove_from_store(store.path, source_texts=["eins"])
-        after = compact_store(store.path, part_entries=4)
-        assert len(after.manifest.parts) == 2
-        for number, (source, target) in enumerate(pairs_in(after)):
-            entries = after.entries_of(np.array([number]))
-            expected = [key_of(source, target, at) for at in range(len(entries))]
-            np.testing.assert_array_equal(after.gather("keys", entries), np.stack(expected).astype(np.float16))
-            assert after.values[entries].tolist() == MODEL.encode_targets([target])[0]
-            assert after.gather("positions", entries).tolist() == list(range(len(entries)))
-
-    def test_without_keys(self, tmp_path: Path) -> None:
-        pairs = [(f"satz {n}", f"sentence {n}") for n in range(200)]
-        store = made(tmp_path / "store", pairs, index="IVF4,PQ8")
-        after = compact_store(store.path, drop_keys=True)
-        assert not list(store.path.rglob("keys.npy"))
-        assert list(problems_of(after)) == []
-        assert len(found_pairs(after, everywhere(pairs), 1, nprobe=4) & set(pairs)) > 150
-        with pytest.raises(StoreError, match="keys were dropped"):
-            compact_store(store.path)
-        assert add(after, [("neu", "new")]).segments == 1
-        assert ("neu", "new") in found_pairs(Store.open(store.path), everywhere([("neu", "new")]), 1)
-
-    def test_frequent_tokens_can_be_thinned_out(self, tmp_path: Path) -> None:
-        store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(30)])
-        remove_from_store(store.path, segments=[0])
-        after = compact_store(store.path, cap=4)
-        counts = np.unique(after.values, return_counts=True)[1]
-        assert (after.entries, counts.max()) == (4 + 4 + 29, 4)
-        assert after.manifest.downsampling == {"cap": 4, "dropped": 50}
-        assert len(pairs_in(after)) == 29
-        for entry in range(after.entries):
-            pair = after.segment(int(after.segment_numbers(np.array([entry]))[0]))
-            position = int(after.gather("positions", np.array([entry]))[0])
-            key = key_of(pair.source, pair.target, position).astype(np.float16)
-            np.testing.assert_array_equal(after.gather("keys", np.array([entry]))[0], key)
-            assert after.values[entry] == MODEL.encode_targets([pair.target])[0][position]
-        again = compact_store(store.path, cap=2)
-        assert (again.entries, again.manifest.downsampling) == (2 + 2 + 29, {"cap": 2, "dropped": 54})
-
-    def test_an_index_that_was_chosen_stays(self, tmp_path: Path) -> None:
-        store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(100)], index="SQ8")
-        assert compact_store(store.path).manifest.index.factory == "SQ8"
-        assert compact_store(store.path, index="Flat").manifest.index.factory == "Flat"
-
-
-class TestVersions:
-    def test_each_change_is_a_version(self, store: Store) -> None:
-        add(store, [("a", "b")])
-        remove_from_store(store.path, segments=[0])
-        assert [(m.version, m.change) for m in versions_of(Store.open(store.path))] == [
-            (1, "built"), (2, "added 1 segment"), (3, "removed 1 segment"),
-        ]  # fmt: skip
-
-    def test_going_back_and_forth(self, store: Store) -> None:
-        add(store, [("a", "b")])
-        remove_from_store(store.path, segments=[0])
-        assert pairs_in(roll_back(store.path, 1)) == PAIRS
-        assert pairs_in(roll_back(store.path, 3)) == [*PAIRS[1:], ("a", "b")]
-        assert Store.open(store.path).manifest.version == 5
-        assert list(problems_of(Store.open(store.path))) == []
-
-    @pytest.mark.parametrize("version", [0, 1, 7])
-    def test_a_version_that_is_not_there(self, store: Store, version: int) -> None:
-        with pytest.raises(SettingsError, match=f"no earlier version {version}"):
-            roll_back(store.path, version)
-
-    def test_old_versions_and_their_files_go(self, store: Store) -> None:
-        for number in range(VERSIONS_KEPT + 3):
-            add(store, [(f"satz {number}", "x")])
-        after = Store.open(store.path)
-        assert len(versions_of(after)) == VERSIONS_KEPT
-        assert len(list(store.path.glob("index*.faiss"))) <= VERSIONS_KEPT + 1
-
-    def test_a_reader_keeps_its_version(self, store: Store) -> None:
-        """Even when another process compacts the store and the files leave the folder."""
-        reader = Retriever([store])
-        before = reader.search(everywhere(PAIRS), 3)
-        remove_from_store(store.path, segments=[0, 1])
-        compact_store(store.path)
-        after = reader.search(everywhere(PAIRS), 3)
-        np.testing.assert_array_equal(before.entries, after.entries)
-        assert store.segment(0).source == "eins"
-
-    def test_opened_while_it_is_compacted(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The manifest was read just before the files that it names went."""
-        remove_from_store(store.path, segments=[0])
-        whole, calls = Store.check_files, []
-
-        def compact_first(self: Store) -> None:
-            if not calls:
-                calls.append(1)
-                compact_store(store.path)
-            whole(self)
-
-        monkeypatch.setattr(Store, "check_files", compact_first)
-        assert pairs_in(Store.open(store.path)) == PAIRS[1:]
-
-    def test_one_writer_at_a_time(self, store: Store) -> None:
-        with locked(store.path):
-            for change in (
-                lambda: add(store, [("a", "b")]),
-                lambda: remove_from_store(store.path, segments=[0]),
-                lambda: compact_store(store.path),
-                lambda: roll_back(store.path, 1),
-            ):
-                with pytest.raises(StoreError, match="being changed by another process"):
-                    change()
-        assert add(store, [("a", "b")]).segments == 1
-
-    def test_a_store_that_is_none(self, tmp_path: Path) -> None:
-        with pytest.raises(KnnmtError, match="not a datastore"):
-            remove_from_store(tmp_path, segments=[0])
-        assert list(tmp_path.iterdir()) == []
 
 
 def test_trust_scales_the_mass_of_a_store(store: Store, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -149,7 +150,61 @@ def test_nothing_is_run_twice(recipe: SimpleNamespace, results: Path, corpora: P
     recipe.single_pair.main(
         [*places, "--sentences", "1", "--beam", "1", "--pairs", "15", "--tests", "general/newstest2017"]
     )
-    assert run == ["tune", "evaluate"]
+    assert run == ["tune", "evaluate", "evaluate"]  # the model alone, and with the store
+    pattern = "base/general-newstest2017.de-*/base.txt"
+    for base in results.glob(pattern):
+        base.unlink()
+    recipe.single_pair.main([*places, *SMALL, "--pairs", "15", "--tests", "general/newstest2017"])
+    assert [len(base.read_text(encoding="utf-8").splitlines()) for base in results.glob(pattern)] == [2]
+
+
+def test_the_base_model_is_decoded_once_for_all_memories(recipe: SimpleNamespace, results: Path) -> None:
+    commands = [recipe.steps.read_json(file)["command"] for file in (results / "steps").glob("evaluate-*.json")]
+    files = [Path(command[command.index("--against") + 1]) for command in commands]
+    assert (len(files), len(set(files))) == (11, 4)  # koran, newstest2017, and many in two directions
+    assert all(len(file.read_text(encoding="utf-8").splitlines()) == 2 for file in files)
+    koran = recipe.steps.read_json(results / "results" / "domains.json")["rows"]
+    assert len({(row["base"], row["base_chrf"], row["base_speed"]) for row in koran}) == 1
+    assert koran[0]["base_speed"] > 0
+
+
+@pytest.mark.parametrize(("given", "limits"), [([], [9, 9, 9]), (["--dev-sentences", "4"], [4, 9, 9])])
+def test_tuning_may_take_fewer_sentences(
+    recipe: SimpleNamespace, tmp_path: Path, given: list[str], limits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def once(_: object, __: str, ___: object, *arguments: object) -> dict[str, object]:
+        asked.append(arguments)
+        return {"k": 1, "temperature": 1, "weight": 1, "base": {}}
+
+    monkeypatch.setattr(recipe.steps.Steps, "once", once)
+    steps = recipe.steps.Steps.of(
+        recipe.steps.options("").parse_args(["--output", str(tmp_path), "--sentences", "9", *given])
+    )
+    text = (Path("dev.de"), Path("dev.en"))
+    steps.evaluate("x", [], text, *steps.tune("x", Path("x"), text))
+    assert [arguments[arguments.index("--limit") + 1] for arguments in asked] == limits
+
+
+def test_what_an_earlier_version_evaluated_is_not_run_again(
+    recipe: SimpleNamespace, results: Path, corpora: Path, run: list[str], tmp_path: Path
+) -> None:
+    """It decoded the base model in every step."""
+    copy = shutil.copytree(results, tmp_path / "results")
+    file = copy / "steps" / "evaluate-single-pair-newstest2017.json"
+    record = recipe.steps.read_json(file)
+    words = [word.replace(str(results), str(copy)) for word in record["command"]]
+    recipe.steps.write_json(file, record | {"command": words[: words.index("--against")]})
+    store, test = (
+        copy / "stores" / "single-pair",
+        tuple(corpora / f"general/newstest2017.{code}" for code in ("de", "en")),
+    )
+    steps = recipe.steps.Steps(corpora, copy, "builtin:de-en", 2, "1")
+    run.clear()
+    tuned = words[words.index("--k") : words.index("--against")]
+    assert steps.evaluate("single-pair-newstest2017", [store], test, *tuned) == record["printed"]
+    assert run == []
 
 
 def test_another_store_of_the_same_name_is_refused(recipe: SimpleNamespace, results: Path, corpora: Path) -> None:

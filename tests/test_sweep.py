@@ -1,17 +1,15 @@
 """Sweeps: nested parts of a store, which points are run, what is run again, and the pictures."""
 
 import csv
-import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Run
 
 from knnmt import BuildSettings, SettingsError, Store, Translator, build_store
-from knnmt.cli import main
 from knnmt.curves import draw_sweep, short
 from knnmt.decoding import SearchSettings
 from knnmt.demo import demo_corpus, read_demo
@@ -225,21 +223,7 @@ def test_short_numbers(value: float, text: str) -> None:
     assert short(value) == text
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
-    """The command line: exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["knnmt", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return call
-
-
-def test_the_command(run: Any, clustered: Store, test_set: tuple[object, ...], tmp_path: Path) -> None:
+def test_the_command(run: Run, clustered: Store, test_set: tuple[object, ...], tmp_path: Path) -> None:
     """A single value fixes a setting while others are swept."""
     call = ("sweep", clustered.path, *test_set, "--limit", 2, "--k", 2, "--nprobe", "1,4", "--beam", 1, "--weight", 0.7)
     code, out, err = run(*call, "--output", tmp_path / "a.csv", "--plot", tmp_path / "a.svg")
@@ -277,7 +261,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("call", "says"), WRONG.values(), ids=WRONG)
 def test_wrong_calls(
-    run: Any, store: Store, test_set: tuple[object, ...], tmp_path: Path, call: str, says: str
+    run: Run, store: Store, test_set: tuple[object, ...], tmp_path: Path, call: str, says: str
 ) -> None:
     (tmp_path / "other.csv").write_text("name,age\nAda,36\n")
     (tmp_path / "damaged.csv").write_text(f"{','.join(COLUMNS)}\none,{',' * (len(COLUMNS) - 2)}\n")

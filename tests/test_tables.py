@@ -184,7 +184,7 @@ def test_utf16_with_byte_order_mark(tmp_path: Path, form: str, encoding: str) ->
         ("source,target,x\na,b\n", "line 2 has 2 comma-separated columns instead of 3"),
         ('a,b\n"c,d\n', "line 2 is not CSV: unexpected end of data; is a quote not closed?"),
         ('a,b\n"c"x,d\n', "line 2 is not CSV: ',' expected after '\"'"),
-        ('a,b\n"' + "x" * 200_000 + '",d\n', "line 2 is not CSV: field larger than field limit"),
+        ('a,b\n"' + ("x" * (9 << 20) + "\n") * 2 + '",d\n', "line 3 is not CSV: field larger than field limit"),
         ("a,b\rc,d\n", "line 1 is not CSV: "),
         (b"a,b\nf\xfcr,for\n", "line 2 is not UTF-8 (invalid start byte)"),
         ("a,b\n".encode("utf-16") + b"x", "not UTF-16 after line "),

@@ -10,9 +10,9 @@ import knnmt
 from knnmt import Corpus, SettingsError, Store, StoreError, Translator, attach_retrieval, build_store
 from knnmt.adding import add_to_store
 from knnmt.demo import read_demo
+from knnmt.files import sha256_of
 from knnmt.model import TranslationModel
 from knnmt.removing import remove_from_store
-from knnmt.store import sha256_of
 
 TEXTS = ["Prüfen Sie den Akku.", "", "Ziehen Sie die Schraube mit 5 Nm an.", "   ", "Laden Sie den Akku auf."]
 

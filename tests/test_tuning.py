@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import Run
 from tiny_models import tiny_folder
 
 from knnmt import CorpusError, Store, StoreError, Translation, Translator
-from knnmt.cli import main
 from knnmt.decoding import SearchSettings
 from knnmt.demo import read_demo
 from knnmt.keys import catching_keys
 from knnmt.likelihood import Grid, Observed, Surface, summed_likelihoods, survey_likelihood
+from knnmt.manifest import read_manifest
 from knnmt.mixing import mix, neighbour_weights
 from knnmt.progress import Advance
 from knnmt.removing import remove_from_store
 from knnmt.retrieval import Retriever
-from knnmt.store import read_manifest
 from knnmt.surface import check_drawable, draw_tuning
 from knnmt.tuning import Candidate, Jury, Tuning, choose, propose, rounds_for, tune, work_of, write_tuning
 from knnmt.views import tuned_line
@@ -303,21 +301,7 @@ def test_info_says_how_a_store_was_tuned(tuned: dict[str, Any] | None, line: str
     assert tuned_line(tuned) == line
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
-    """The command line: exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["knnmt", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return call
-
-
-def test_the_command(run: Any, copied: Store, dev: tuple[object, ...]) -> None:
+def test_the_command(run: Run, copied: Store, dev: tuple[object, ...]) -> None:
     """Twice: the second run overwrites what the first one wrote."""
     code, out, err = run("tune", copied.path, *dev, "--limit", 3)
     first = read_manifest(copied.path)
@@ -353,7 +337,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("call", "says"), WRONG.values(), ids=WRONG)
-def test_wrong_calls(run: Any, copied: Store, tmp_path: Path, call: str, says: str) -> None:
+def test_wrong_calls(run: Run, copied: Store, tmp_path: Path, call: str, says: str) -> None:
     for name, text in {
         "empty": "",
         "blank": "\n\n",
@@ -371,7 +355,7 @@ def test_wrong_calls(run: Any, copied: Store, tmp_path: Path, call: str, says: s
 
 
 def test_an_interrupted_run_leaves_nothing(
-    run: Any, copied: Store, dev: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, copied: Store, dev: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -384,7 +368,7 @@ def test_an_interrupted_run_leaves_nothing(
     assert (copied.path / "manifest.json").read_bytes() == manifest
 
 
-def test_a_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch, run: Any, copied: Store, tmp_path: Path) -> None:
+def test_a_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch, run: Run, copied: Store, tmp_path: Path) -> None:
     monkeypatch.setattr("knnmt.surface.find_spec", lambda _: None)
     code, _, err = run("tune", copied.path, "--source", "x", "--target", "x", "--plot", tmp_path / "a.png")
     assert (code, err) == (2, "knnmt: --plot needs matplotlib: pip install 'knnmt[plot]'\n")

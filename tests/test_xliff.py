@@ -1,11 +1,11 @@
 """XLIFF of both generations, as tools write it, as it is broken, and as an attacker would write it."""
 
 import io
-import tracemalloc
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
+from documents import Documents, peak_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,31 +43,8 @@ def unit_2(source: str, target: str | None, *, state: str = ' state="final"') ->
     return f'<unit id="u1"><segment{state}><source>{source}</source>{inner}</segment></unit>'
 
 
-def units(document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en") -> list[Unit]:
-    data = document.encode() if isinstance(document, str) else document
-    return list(read_xliff(io.BytesIO(data), "a.xlf", source_lang, target_lang))
-
-
-def read(
-    document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en"
-) -> list[tuple[str, str]]:
-    return [(unit.source, unit.target) for unit in units(document, source_lang, target_lang)]
-
-
-def message(document: str | bytes, source_lang: str | None = "de", target_lang: str | None = "en") -> str:
-    with pytest.raises(CorpusError) as caught:
-        read(document, source_lang, target_lang)
-    assert str(caught.value).startswith("a.xlf: ")
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def said(document: str | bytes) -> str:
-    """Whatever comes out: the pairs or the error."""
-    try:
-        return str(read(document))
-    except CorpusError as error:
-        return str(error)
+XLIFF = Documents(read_xliff, "a.xlf")
+units, read, message, said = XLIFF.units, XLIFF.read, XLIFF.message, XLIFF.said
 
 
 # What is finished
@@ -297,13 +274,9 @@ def test_nested_entities_do_not_expand(place: str, second: bool) -> None:
         text = text.replace("<segment", "<notes><note>&l9;</note></notes><segment").replace(
             "</trans-unit>", "<note>&l9;</note></trans-unit>"
         )
-    tracemalloc.start()
-    try:
-        with pytest.raises(CorpusError) as caught:
-            read(f'<!DOCTYPE xliff [<!ENTITY l0 "lol">{levels}]>{document(text)}')
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-    finally:
-        tracemalloc.stop()
+    with peak_memory() as peak, pytest.raises(CorpusError) as caught:
+        read(f'<!DOCTYPE xliff [<!ENTITY l0 "lol">{levels}]>{document(text)}')
+    assert peak[0] < 1_000_000
     assert "lollol" not in str(caught.value)
 
 
@@ -326,8 +299,7 @@ def test_memory_does_not_grow_with_groups_and_units() -> None:
     sizes = []
     for count in (200, 2_000):
         document = io.BytesIO(xliff_1(group * count).encode())
-        tracemalloc.start()
-        assert sum(1 for _ in read_xliff(document, "a.xlf", "de", "en")) == 5 * count
-        sizes.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        with peak_memory() as peak:
+            assert sum(1 for _ in read_xliff(document, "a.xlf", "de", "en")) == 5 * count
+        sizes += peak
     assert sizes[1] < 2 * sizes[0]

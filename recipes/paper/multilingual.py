@@ -53,9 +53,9 @@ def rows_of(steps: Steps, given: argparse.Namespace, pair: str) -> list[Json]:
         memories[f"{PIVOT}-{target}"] = store_of(steps, given, f"{PIVOT}-{target}")
     rows = []
     for memory, store in memories.items():
-        name, language = f"{given.text}-{pair}-with-{memory}", ("--source-lang", source)
-        tuned = steps.tune(name, store, text_of(steps, given, "dev", pair), *language)
-        evaluation = steps.evaluate(name, [store], text_of(steps, given, "test", pair), *tuned, *language)
+        name, test = f"{given.text}-{pair}-with-{memory}", text_of(steps, given, "test", pair)
+        tuned = steps.tune(name, store, text_of(steps, given, "dev", pair), "--source-lang", source)
+        evaluation = steps.evaluate(name, [store], test, *tuned, languages=(source, target))
         rows.append(row(evaluation, test=pair, memory=memory, entries=entries_of(store)))
     return rows
 

@@ -1,13 +1,15 @@
 """What the recipes have in common: finding text, and running commands of knnmt, each of them once.
 
 Whatever a command printed is kept in OUTPUT/steps. The same command on the same stores is not run again, so that a
-recipe that was stopped goes on where it was.
+recipe that was stopped goes on where it was. What the model alone makes of a test text is kept in OUTPUT/base: every
+memory is compared with it.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import subprocess
 import sys
@@ -34,9 +36,10 @@ def options(description: str | None, **defaults: Any) -> argparse.ArgumentParser
     """A parser with the options of every recipe."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--corpora", type=Path, default=Path("corpora"), help="the folder of parallel text")
-    parser.add_argument("--output", type=Path, default=Path("results"), help="gets stores/, steps/ and results/")
+    parser.add_argument("--output", type=Path, default=Path("results"), help="gets stores/, steps/, base/ and results/")
     parser.add_argument("--model", help="as for knnmt build")
     parser.add_argument("--sentences", type=int, help="of each dev and test text at most")
+    parser.add_argument("--dev-sentences", type=int, help="of each dev text at most, to tune on; default: --sentences")
     parser.add_argument("--beam")
     parser.set_defaults(**{"model": "builtin:de-en", "sentences": 2000, "beam": "5"} | defaults)
     return parser
@@ -51,12 +54,13 @@ class Steps:
     model: str
     sentences: int
     beam: str
+    dev_sentences: int | None = None  # None: as many as of a test text
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> Steps:
         for folder in ("stores", "steps", "results", "texts"):
             (given.output / folder).mkdir(parents=True, exist_ok=True)
-        return cls(given.corpora, given.output, given.model, given.sentences, given.beam)
+        return cls(given.corpora, given.output, given.model, given.sentences, given.beam, given.dev_sentences)
 
     def text(self, name: str, languages: Sequence[str]) -> Text:
         """`koran/train` in both languages, plain or gzipped."""
@@ -64,7 +68,7 @@ class Steps:
 
     def build(self, name: str, texts: Iterable[Text], *more: object) -> Path:
         """A store in OUTPUT/stores; an unfinished one is gone on with."""
-        store, record = self.output / "stores" / name, self.output / "steps" / f"build-{name}.json"
+        store, record = self.output / "stores" / name, self.record(f"build-{name}")
         files = [word for text in texts for word in ("--source", text[0], "--target", text[1])]
         command = words("build", store, "--model", self.model, *files, *more)
         begun = record.is_file() and read_json(record)["command"] == command
@@ -77,35 +81,70 @@ class Steps:
 
     def tune(self, name: str, store: Path, dev: Text, *more: object) -> list[str]:
         """The options that serve this dev text best."""
-        command = ("tune", store, *self.test_options(dev), *more)
+        command = ("tune", store, *self.test_options(dev, self.dev_sentences), *more)
         tuned = self.once(f"tune-{name}", [store], *command)
         return words(*(word for key in ("k", "temperature", "weight") for word in (f"--{key}", tuned[key])))
 
-    def evaluate(self, name: str, stores: Sequence[Path], test: Text, *more: object) -> Json:
-        """The base model and retrieval on a test text."""
+    def evaluate(
+        self, name: str, stores: Sequence[Path], test: Text, *more: object, languages: Sequence[str] = ()
+    ) -> Json:
+        """The base model and retrieval on a test text; a model of many languages must know which two they are."""
         chosen = [word for store in stores for word in ("--store", store)]
-        return self.once(f"evaluate-{name}", stores, "evaluate", *chosen, *self.test_options(test), *more)
+        source = ("--source-lang", languages[0]) if languages else ()
+        command = ("evaluate", *chosen, *self.test_options(test), *more, *source)
+        before = self.kept(f"evaluate-{name}", stores, *command)
+        if before:  # by a version of this recipe that decoded the base model each time
+            return before
+        base, printed = self.base(test, languages)
+        compared = self.once(f"evaluate-{name}", stores, *command, "--against", base)
+        return compared | {"base": printed["base"]}  # the same scores, and the speed
 
-    def test_options(self, text: Text) -> list[object]:
-        return ["--source", text[0], "--target", text[1], "--limit", self.sentences, "--beam", self.beam, "--json"]
+    def base(self, test: Text, languages: Sequence[str]) -> tuple[Path, Json]:
+        """What the model alone makes of a test text, decoded once for all memories: its file, and its scores."""
+        named = [word for pair in zip(("--source-lang", "--target-lang"), languages, strict=False) for word in pair]
+        command = ("evaluate", "--model", self.model, *self.test_options(test), *named)
+        folder = self.output / "base" / f"{test[0].parent.name}-{test[0].name}-{digest(*command)}"
+        if not (folder / "base.txt").is_file():
+            self.record(f"base-{folder.name}").unlink(missing_ok=True)
+        return folder / "base.txt", self.once(f"base-{folder.name}", [], *command, "--save", folder)
+
+    def test_options(self, text: Text, sentences: int | None = None) -> list[object]:
+        limit = self.sentences if sentences is None else sentences
+        return ["--source", text[0], "--target", text[1], "--limit", limit, "--beam", self.beam, "--json"]
 
     def once(self, name: str, stores: Sequence[Path], *arguments: object) -> Json:
         """The JSON that a command prints, from its last run if command and stores are the same."""
-        file = self.output / "steps" / f"{name}.json"
-        asked = {"command": words(*arguments), "made": [made(store) for store in stores]}
-        if file.is_file():
-            kept = read_json(file)
-            if {key: kept[key] for key in asked} == asked:
-                return cast(Json, kept["printed"])
-        printed = json.loads(knnmt(*asked["command"]))
-        write_json(file, asked | {"printed": printed})
+        kept = self.kept(name, stores, *arguments)
+        if kept:
+            return kept
+        printed = json.loads(knnmt(*words(*arguments)))
+        write_json(self.record(name), asked(stores, *arguments) | {"printed": printed})
         return cast(Json, printed)
+
+    def kept(self, name: str, stores: Sequence[Path], *arguments: object) -> Json | None:
+        """What the very same command printed on the same stores, if it was the last of that name."""
+        file = self.record(name)
+        record = read_json(file) if file.is_file() else {}
+        same = record | asked(stores, *arguments) == record
+        return cast(Json, record["printed"]) if same else None
+
+    def record(self, name: str) -> Path:
+        return self.output / "steps" / f"{name}.json"
 
     def save(self, recipe: str, command: str, rows: list[Json]) -> None:
         """The results, for tables.py."""
         file = self.output / "results" / f"{recipe}.json"
         write_json(file, {"recipe": recipe, "command": command, "rows": rows})
         print(file)
+
+
+def asked(stores: Sequence[Path], *arguments: object) -> Json:
+    """What the outcome of a command depends on."""
+    return {"command": words(*arguments), "made": [made(store) for store in stores]}
+
+
+def digest(*arguments: object) -> str:
+    return hashlib.sha256("\n".join(words(*arguments)).encode()).hexdigest()[:8]
 
 
 def words(*arguments: object) -> list[str]:
