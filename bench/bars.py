@@ -19,6 +19,7 @@ def draw_bars(result: Mapping[str, Any], file: Path) -> None:
     for axes, table in zip(panels, tables, strict=True):
         draw_panel(axes, table)
     panels[-1].set_xlabel("speed ÷ speed of `generate` without retrieval; median, lowest and highest round")
+    figure.suptitle(f"{result['model']}, {result['sentences']} sentences, threads: {result['threads']}")
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=150)
 
@@ -34,9 +35,8 @@ def draw_panel(axes: Any, table: Mapping[str, Any]) -> None:
         capsize=3,
     )
     for place, row in enumerate(rows):
-        axes.annotate(
-            label(row), (row["highest"], place), (6, 0), textcoords="offset points", va="center", size="small"
-        )
+        end = max(row["highest"], 1)  # clear of the line at 1
+        axes.annotate(label(row), (end, place), (6, 0), textcoords="offset points", va="center", size="small")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.margins(x=0.25)
     axes.invert_yaxis()

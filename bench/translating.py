@@ -48,7 +48,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         numbers = {"--sentences": [self.sentences], "--batch": self.batches, "--beam": self.beams}
-        numbers |= {"--repeats": [self.repeats], "--threads": [self.threads or 1]}
+        numbers |= {"--repeats": [self.repeats], "--threads": [1 if self.threads is None else self.threads]}
         for flag, values in numbers.items():
             for value in values:
                 if value < 1:
@@ -80,8 +80,15 @@ def translating(plan: Plan) -> dict[str, Any]:
         ]
     signatures = {name: signature_without_beam(translator) for name, translator in ours.items()}
     signatures |= {"bleu": str(bleu.get_signature())} if bleu else {}
-    conditions = {"sentences": len(text.sources), "repeats": plan.repeats, "threads": threads, "versions": versions()}
-    return {**conditions, "signatures": signatures, "tables": tables}
+    return {
+        "model": Path(model.name).name,
+        "sentences": len(text.sources),
+        "repeats": plan.repeats,
+        "threads": threads,
+        "versions": versions(),
+        "signatures": signatures,
+        "tables": tables,
+    }
 
 
 def share_threads(threads: int) -> int:
