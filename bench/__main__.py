@@ -1,37 +1,94 @@
-"""`python -m bench`: every benchmark, one table each, and bench/results/latest.json."""
+"""`python -m bench`: every benchmark, one table or several each, and bench/results/latest.json."""
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from bench.adding import adding
+from bench.bars import draw_bars
 from bench.building import build_against_forward
-from bench.decoding import search_against_generate
 from bench.memory import peak_memory
+from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating
+from knnmt.errors import KnnmtError
 
 ADDED_TO = 1_000_000
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "building": lambda arguments: build_against_forward(arguments.repeats),
-    "decoding": lambda arguments: search_against_generate(arguments.repeats),
+    "translating": lambda arguments: translating(plan_of(arguments)),
     "adding": lambda arguments: adding(ADDED_TO, arguments.repeats),
     "memory": lambda arguments: peak_memory(arguments.entries),
 }
 
 
 def main() -> None:
+    arguments = parser().parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in arguments.names or BENCHMARKS:
+        try:
+            results[name] = BENCHMARKS[name](arguments)
+        except KnnmtError as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+        if name == "translating":
+            draw(results[name], arguments.plot)
+
+
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which ones; all by default")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--entries", type=int, default=3_000_000, help="of the store whose memory is measured")
-    arguments = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in arguments.names or BENCHMARKS:
-        results[name] = BENCHMARKS[name](arguments)
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    add_options_of_translating(parser.add_argument_group("translating"))
+    return parser
+
+
+def add_options_of_translating(group: Any) -> None:
+    group.add_argument("--store", action="append", default=[], help="FOLDER or NAME=FOLDER; again for more rows")
+    group.add_argument("--model", help="by default the one that the first store names, else the embedded one")
+    group.add_argument("--source", type=Path, help="a sentence a line; by default the demo's test sentences")
+    group.add_argument("--target", type=Path, help="their references, for BLEU")
+    group.add_argument("--sentences", type=int, default=SENTENCES, help="the first N that are not empty (32)")
+    group.add_argument("--batch", type=int, action="append", help="again for more tables (32 and 1)")
+    group.add_argument("--beam", type=int, action="append", help="again for more tables (5 and 1)")
+    group.add_argument("--threads", type=int, help="of every system; by default what PyTorch takes")
+    group.add_argument("--plot", type=picture, default=RESULTS.with_name("translating.png"), help="PNG or SVG")
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    return Plan(
+        model=arguments.model,
+        stores=tuple(arguments.store),
+        source=arguments.source,
+        target=arguments.target,
+        sentences=arguments.sentences,
+        batches=tuple(arguments.batch or BATCHES),
+        beams=tuple(arguments.beam or BEAMS),
+        repeats=arguments.repeats,
+        threads=arguments.threads,
+    )
+
+
+def picture(text: str) -> Path:
+    """Checked before hours of measuring."""
+    if not text.lower().endswith((".png", ".svg")):
+        raise argparse.ArgumentTypeError(f"{text}: must end in .png or .svg")
+    return Path(text)
+
+
+def draw(result: dict[str, Any], file: Path) -> None:
+    if find_spec("matplotlib"):
+        draw_bars(result, file)
+    else:
+        Console().print("matplotlib is not installed, so no picture is drawn: pip install 'knnmt\\[bench]'")
 
 
 if __name__ == "__main__":

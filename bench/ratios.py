@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+DIGITS = {"tokens_per_second": 1, "bleu": 1}
 Work = Callable[[], int]  # does the work and returns how many tokens it handled
 
 
@@ -22,23 +23,27 @@ def speeds(works: dict[str, Work], repeats: int) -> dict[str, list[float]]:
     return measured
 
 
-def show(title: str, measured: dict[str, list[float]], reference: str) -> dict[str, dict[str, float]]:
+def show(
+    title: str, measured: dict[str, list[float]], reference: str, *, bleu: dict[str, float] | None = None
+) -> dict[str, dict[str, float]]:
     """A table of median speeds and of ratios to the reference, each ratio taken within a round."""
+    scores = {name: {"bleu": score} for name, score in (bleu or {}).items()}
+    rows = {name: compared(values, measured[reference]) | scores.get(name, {}) for name, values in measured.items()}
     table = Table(title=title, box=None)
-    for column in ("", "tokens/s", "ratio", "lowest", "highest"):
-        table.add_column(column, justify="left" if not column else "right")
-    rows = {}
-    for name, values in measured.items():
-        ratios = [value / base for value, base in zip(values, measured[reference], strict=True)]
-        rows[name] = {
-            "tokens_per_second": round(statistics.median(values), 1),
-            "ratio": round(statistics.median(ratios), 3),
-            "lowest": round(min(ratios), 3),
-            "highest": round(max(ratios), 3),
-        }
-        numbers = [
-            f"{value:,.1f}" if key == "tokens_per_second" else f"{value:.2f}" for key, value in rows[name].items()
-        ]
-        table.add_row(name, *numbers)
+    for column in ("", "tokens/s", "ratio", "lowest", "highest", *(["BLEU"] if bleu else [])):
+        table.add_column(column, justify="left" if not column else "right", no_wrap=not column)
+    for name, row in rows.items():
+        table.add_row(name, *(f"{value:,.{DIGITS.get(key, 2)}f}" for key, value in row.items()))
     Console().print(table)
     return rows
+
+
+def compared(values: list[float], reference: list[float]) -> dict[str, float]:
+    """The median speed, and the median and the spread of its ratio to the reference."""
+    ratios = [value / base for value, base in zip(values, reference, strict=True)]
+    return {
+        "tokens_per_second": round(statistics.median(values), 1),
+        "ratio": round(statistics.median(ratios), 3),
+        "lowest": round(min(ratios), 3),
+        "highest": round(max(ratios), 3),
+    }

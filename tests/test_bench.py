@@ -1,0 +1,101 @@
+"""The benchmark of translating on a few sentences: its rows, ratios, BLEU and picture."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bench.bars import draw_bars
+from bench.systems import by_generate
+from bench.translating import Plan, translating
+from knnmt import Store
+from knnmt.demo import read_demo
+from knnmt.errors import SettingsError
+from knnmt.model import TranslationModel
+
+SENTENCES = 2
+
+
+@pytest.fixture(scope="module")
+def test_set(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("text")
+    source, target = folder / "test.de", folder / "test.en"
+    source.write_text("\n" + "".join(f"{segment.source}\n" for segment in read_demo("test")), encoding="utf-8")
+    target.write_text("\n" + "".join(f"{segment.target}\n" for segment in read_demo("test")), encoding="utf-8")
+    return source, target
+
+
+@pytest.fixture
+def without_ctranslate2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.translating.find_spec", lambda _: None)
+
+
+def small_plan(store: Store, source: Path, target: Path | None, *, batches: tuple[int, ...] = (2,)) -> Plan:
+    stores = (str(store.path), f"again={store.path}")
+    return Plan(
+        stores=stores, source=source, target=target, sentences=SENTENCES, batches=batches, beams=(2,), repeats=1
+    )
+
+
+@pytest.mark.usefixtures("without_ctranslate2")
+def test_rows_ratios_and_bleu(
+    store: Store, test_set: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = translating(small_plan(store, *test_set, batches=(2, 1)))
+    assert [(table["batch"], table["beam"]) for table in result["tables"]] == [(2, 2), (1, 2)]
+    for table in result["tables"]:
+        rows = table["rows"]
+        assert list(rows) == ["generate", "knnmt", "knnmt, memory", "knnmt, again"]
+        assert (rows["generate"]["ratio"], rows["generate"]["lowest"], rows["generate"]["highest"]) == (1, 1, 1)
+        assert all(0 < row["lowest"] <= row["ratio"] <= row["highest"] for row in rows.values())
+        assert rows["generate"]["bleu"] == rows["knnmt"]["bleu"] < rows["knnmt, memory"]["bleu"]
+        assert rows["knnmt, memory"]["bleu"] == rows["knnmt, again"]["bleu"]
+    assert result["sentences"] == SENTENCES
+    printed = capsys.readouterr().out
+    assert "CTranslate2 is not installed" in printed
+    assert "BLEU" in printed
+    draw_bars(result, tmp_path / "new" / "bars.svg")
+    assert "knnmt, again" in (tmp_path / "new" / "bars.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("without_ctranslate2")
+def test_without_references_there_is_no_bleu(store: Store, test_set: tuple[Path, Path]) -> None:
+    result = translating(small_plan(store, test_set[0], None))
+    assert all("bleu" not in row for row in result["tables"][0]["rows"].values())
+    assert "bleu" not in result["signatures"]
+
+
+def test_ctranslate2_has_two_rows(store: Store, test_set: tuple[Path, Path]) -> None:
+    pytest.importorskip("ctranslate2")
+    rows = translating(small_plan(store, *test_set))["tables"][0]["rows"]
+    assert list(rows)[:4] == ["generate", "CTranslate2 float32", "CTranslate2 int8", "knnmt"]
+    assert all("bleu" in row for row in rows.values())
+
+
+def test_ctranslate2_says_what_generate_says(embedded: TranslationModel, tmp_path: Path) -> None:
+    """Whose start token is no vector of zeros, which CTranslate2 takes for granted."""
+    pytest.importorskip("ctranslate2")
+    from bench.converted import convert, opened
+
+    systems = [partial(by_generate, embedded), opened(embedded, convert(embedded, tmp_path / "model"), "float32", 1)]
+    texts = [segment.source for segment in read_demo("test")[:4]]
+    stock, converted = (system(texts, 1) for system in systems)
+    assert converted == stock
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beams": (5, 0)}, "--beam 0: must be at least 1"),
+        ({"threads": 0}, "--threads 0: must be at least 1"),
+        ({"target": Path("test.en")}, "--target test.en: has no --source beside it"),
+    ],
+)
+def test_a_plan_that_cannot_be(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Plan(**settings)  # type: ignore[arg-type]
+
+
+def test_two_stores_of_one_name_are_refused(store: Store, test_set: tuple[Path, Path]) -> None:
+    with pytest.raises(SettingsError, match="two of them have the same name"):
+        translating(Plan(stores=(str(store.path), str(store.path)), source=test_set[0]))
