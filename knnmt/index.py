@@ -19,8 +19,9 @@ from knnmt.store import Array, starts
 
 EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
 PAPER_CODE_BYTES = 64
-PAPER_NPROBE = 32
-TRAINING_KEYS_PER_CLUSTER = 64  # FAISS wants 39 at least and uses 256 at most
+NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
+TRAINING_KEYS_PER_CLUSTER = 40  # FAISS wants 39 at least and uses 256 at most
+CODE_TRAINING_KEYS = 16_384  # 16 centroids a piece of the key need no more
 BLOCK = 65_536  # keys in single precision at a time
 RECALL_QUERIES = 128
 RECALL_K = 64
@@ -36,16 +37,20 @@ class BuiltIndex:
 
 
 def automatic_factory(entries: int, dimension: int) -> str:
-    """Exact while that is quick; then the paper's IVF-PQ, with clusters that grow with the store."""
+    """Exact while that is quick; then IVF-PQ as in the paper, with clusters that grow with the store.
+
+    Its codes are as long as the paper's but twice as many and half as fine, which a processor reads 15 times as fast.
+    """
     if entries <= EXACT_ENTRIES:
         return "Flat"
     clusters = 2 ** round(math.log2(2 * math.sqrt(entries)))
-    return f"IVF{clusters},PQ{code_bytes(dimension)}"
+    return f"IVF{clusters},PQ{code_pieces(dimension)}x4fs"
 
 
-def code_bytes(dimension: int) -> int:
-    """The most bytes, up to the paper's 64, that divide the dimension evenly."""
-    return max(size for size in range(1, PAPER_CODE_BYTES + 1) if dimension % size == 0)
+def code_pieces(dimension: int) -> int:
+    """The most pieces, of half a byte each and of two numbers at least, that divide the dimension evenly."""
+    most = min(2 * PAPER_CODE_BYTES, max(1, dimension // 2))
+    return max(pieces for pieces in range(1, most + 1) if dimension % pieces == 0)
 
 
 def build_index(
@@ -58,19 +63,15 @@ def build_index(
     random = np.random.default_rng(seed)
     if not index.is_trained:
         train(index, keys, random, factory)
-    for block in blocks(keys):
-        add_keys(index, block)
-        on_entries(len(block))
-    nprobe = set_nprobe(index, PAPER_NPROBE)
+    index = filled(index, keys, on_entries)
+    nprobe = set_nprobe(index, NPROBE)
     write_index(index, file)
     return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
 
 
 def extend_index(trained: Path, keys: list[Array], file: Path) -> BuiltIndex:
     """An index of other keys that shares the clusters and codes of one that was trained."""
-    index = without_entries(trained)
-    for block in blocks(keys):
-        add_keys(index, block)
+    index = filled(without_entries(trained), keys)
     write_index(index, file)
     recall = measure_recall(index, keys, np.random.default_rng(0))
     return BuiltIndex(f"clusters of {trained.name}", set_nprobe(index, None), recall)
@@ -91,19 +92,18 @@ def without_entries(trained: Path) -> Any:
     return index
 
 
-def can_be_extended(trained: Path) -> bool:
+def can_be_extended(factory: str, dimension: int) -> bool:
     """Whether an index can lose its entries and keep what it learned; not so one that has keys beside its codes."""
-    index: Any = faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)
+    index = make_index(factory, dimension)
     if isinstance(index, faiss.IndexPreTransform):
         index = faiss.downcast_index(index.index)
     return isinstance(index, faiss.IndexIVF)
 
 
-def fits_exact_search(entries: int, trained: Path | None) -> bool:
-    """Whether looking at every key costs no more than finding the right clusters would."""
-    if trained is None:
-        return entries <= EXACT_ENTRIES
-    return bool(entries <= ivf_of(faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)).nlist)
+def fits_exact_search(entries: int, factory: str, dimension: int) -> bool:
+    """Whether looking at every key costs no more than finding the right clusters of such an index would."""
+    ivf = ivf_of(make_index(factory, dimension))
+    return entries <= (EXACT_ENTRIES if ivf is None else int(ivf.nlist))
 
 
 def make_index(factory: str, dimension: int) -> Any:
@@ -136,6 +136,8 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
         quantizer = plain_clusters(index)
         if quantizer is not None:
             quantizer.add(cluster(sample, clusters, random))  # FAISS sees them and trains only its codes
+        if isinstance(index, faiss.IndexIVFPQFastScan):
+            sample = sample[random.permutation(len(sample))[:CODE_TRAINING_KEYS]]
         index.train(sample)
     except RuntimeError as error:
         raise SettingsError(f"--index {factory}: training failed on {entries:,} entries ({error})") from error
@@ -150,16 +152,43 @@ def plain_clusters(index: Any) -> Any:
     return quantizer if plain else None
 
 
+def filled(index: Any, keys: list[Array], on_entries: Callable[[int], None] = lambda _: None) -> Any:
+    """The trained index with all keys in it."""
+    packed = isinstance(index, faiss.IndexIVFPQFastScan) and plain_clusters(index) is not None
+    filling = unpacked(index) if packed else index
+    for block in blocks(keys):
+        add_keys(filling, block)
+        on_entries(len(block))
+    if not packed:
+        return filling
+    full: Any = faiss.IndexIVFPQFastScan(filling)
+    full.referenced_objects = [filling]  # it owns what the new one points to
+    return full
+
+
+def unpacked(index: Any) -> Any:
+    """The same index with codes one after another: only to such a one can keys be added whose clusters are known."""
+    engine: Any = faiss
+    plain = engine.IndexIVFPQ(index.quantizer, index.d, index.nlist, index.pq.M, index.pq.nbits)
+    plain.by_residual, plain.pq, plain.is_trained = index.by_residual, index.pq, True
+    plain.nprobe, plain.referenced_objects = index.nprobe, [index]
+    return plain
+
+
 def add_keys(index: Any, keys: Keys) -> None:
     """Add keys; which cluster each belongs to is found here where that is possible, because it is faster."""
     quantizer = plain_clusters(index)
     if quantizer is None or isinstance(index, faiss.IndexIVFFastScan):
         index.add(keys)
         return
-    centroids = faiss.rev_swig_ptr(quantizer.get_xb(), quantizer.ntotal * quantizer.d).reshape(-1, quantizer.d)
-    owners = assign(keys, centroids)
+    owners = assign(keys, centroids_of(quantizer))
     engine: Any = faiss
     index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))
+
+
+def centroids_of(quantizer: Any) -> Keys:
+    centroids: Keys = faiss.rev_swig_ptr(quantizer.get_xb(), quantizer.ntotal * quantizer.d)
+    return centroids.reshape(-1, quantizer.d)
 
 
 def take(keys: list[Array], entries: NDArray[np.int64]) -> Keys:

@@ -43,9 +43,9 @@ def index_over(store: Store, parts: list[PartRecord]) -> IndexRecord:
     """An index for parts that come after those of the store: exact, in the same clusters, or of its own."""
     base, name = store.manifest.index, f"index-{store.manifest.version + 1:06d}.faiss"
     file = store.index_file(base)
-    if fits_exact_search(sum(part.entries for part in parts), file if base.nprobe else None):
+    if fits_exact_search(sum(part.entries for part in parts), base.factory, store.manifest.model.dimension):
         return write_index(store.path, parts, name=name, factory="Flat")
-    if base.nprobe and can_be_extended(file):
+    if base.nprobe and can_be_extended(base.factory, store.manifest.model.dimension):
         return place_index(store.path, name, parts, lambda keys, place: extend_index(file, keys, place))
     return write_index(store.path, parts, name=name, factory=None)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import ExactSearch
 from knnmt.index import keys_inside, open_index, set_nprobe
+from knnmt.probing import probing
 from knnmt.selection import Condition, allowed_entries
 from knnmt.selective import search_allowed
 from knnmt.store import IndexRecord, Store, starts
@@ -160,6 +161,7 @@ class IndexedEntries:
         self.allowed = allowed
         self.index: Any = open_index(store.index_file(index), index.nprobe and (nprobe or index.nprobe))
         self.nprobe = set_nprobe(self.index, None)
+        self.probing = probing(self.index)
         keys = keys_inside(self.index)
         self.exact = None if keys is None else ExactSearch(keys, allowed)
 
@@ -174,8 +176,8 @@ class IndexedEntries:
     def search_index(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         if self.allowed is not None:
             return search_allowed(self.index, queries, k, self.allowed)
-        distances, entries = self.index.search(queries, k)
-        return distances, entries
+        found: tuple[NDArray[np.float32], NDArray[np.int64]] = (self.probing or self.index).search(queries, k)
+        return found
 
     def numbered(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(entries < 0, -1, entries + self.first)

@@ -9,7 +9,7 @@ from knnmt import SettingsError, StoreError
 from knnmt.index import (
     automatic_factory,
     build_index,
-    code_bytes,
+    code_pieces,
     exact_distances,
     measure_recall,
     open_index,
@@ -22,22 +22,24 @@ from knnmt.index import (
     [
         (1, 256, "Flat"),
         (100_000, 512, "Flat"),
-        (100_001, 512, "IVF512,PQ64"),
-        (500_000, 256, "IVF1024,PQ64"),
-        (1_500_000, 512, "IVF2048,PQ64"),
-        (10_000_000, 1024, "IVF8192,PQ64"),
-        (1_000_000_000, 1024, "IVF65536,PQ64"),
-        (200_000, 48, "IVF1024,PQ48"),
-        (200_000, 100, "IVF1024,PQ50"),
+        (100_001, 512, "IVF512,PQ128x4fs"),
+        (500_000, 256, "IVF1024,PQ128x4fs"),
+        (1_500_000, 512, "IVF2048,PQ128x4fs"),
+        (10_000_000, 1024, "IVF8192,PQ128x4fs"),
+        (1_000_000_000, 1024, "IVF65536,PQ128x4fs"),
+        (200_000, 48, "IVF1024,PQ24x4fs"),
+        (200_000, 100, "IVF1024,PQ50x4fs"),
     ],
 )
 def test_automatic_choice(entries: int, dimension: int, factory: str) -> None:
     assert automatic_factory(entries, dimension) == factory
 
 
-@pytest.mark.parametrize(("dimension", "size"), [(256, 64), (1024, 64), (48, 48), (768, 64), (100, 50), (67, 1)])
-def test_code_bytes(dimension: int, size: int) -> None:
-    assert code_bytes(dimension) == size
+@pytest.mark.parametrize(
+    ("dimension", "size"), [(256, 128), (1024, 128), (48, 24), (768, 128), (100, 50), (67, 1), (1, 1)]
+)
+def test_pieces_of_a_code(dimension: int, size: int) -> None:
+    assert code_pieces(dimension) == size
 
 
 def clustered(entries: int, dimension: int, seed: int = 0) -> np.ndarray:
