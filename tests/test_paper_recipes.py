@@ -197,7 +197,7 @@ def test_what_an_earlier_version_evaluated_is_not_run_again(
     words = [word.replace(str(results), str(copy)) for word in record["command"]]
     recipe.steps.write_json(file, record | {"command": words[: words.index("--against")]})
     store, test = (
-        copy / "stores" / "single-pair",
+        copy / "stores" / "general-15",
         tuple(corpora / f"general/newstest2017.{code}" for code in ("de", "en")),
     )
     steps = recipe.steps.Steps(corpora, copy, "builtin:de-en", 2, "1")
@@ -208,8 +208,10 @@ def test_what_an_earlier_version_evaluated_is_not_run_again(
 
 
 def test_another_store_of_the_same_name_is_refused(recipe: SimpleNamespace, results: Path, corpora: Path) -> None:
-    with pytest.raises(SystemExit, match="stores/single-pair: made by another command"):
-        recipe.single_pair.main(["--corpora", str(corpora), "--output", str(results), "--pairs", "14"])
+    with pytest.raises(SystemExit, match="stores/general-15: made by another command"):
+        recipe.single_pair.main(
+            ["--corpora", str(corpora), "--output", str(results), "--pairs", "15", "--languages", "en", "de"]
+        )
 
 
 def test_text_that_is_not_there(recipe: SimpleNamespace, tmp_path: Path) -> None:

@@ -25,7 +25,11 @@ class Domains:
         self.texts = {domain: self.memory_text(domain, given.pairs) for domain in given.domains}
         if given.general != "none":
             self.texts["general"] = self.memory_text(given.general, given.general_pairs)
-        self.stores = {name: self.steps.build(f"{self.prefix}{name}", [text]) for name, text in self.texts.items()}
+        self.stores = {name: self.steps.build(self.store_name(name), [text]) for name, text in self.texts.items()}
+
+    def store_name(self, name: str) -> str:
+        """The general text's is also single_pair.py's, if that takes as much of it."""
+        return f"{self.prefix}general-{self.given.general_pairs}" if name == "general" else f"{self.prefix}{name}"
 
     def memory_text(self, domain: str, pairs: int | None) -> Text:
         text = self.steps.text(f"{domain}/train", self.given.languages)
@@ -44,7 +48,7 @@ class Domains:
         if "general" in self.stores:
             conditions["out-of-domain"] = ([self.stores["general"]], self.stores["general"])
         if len(self.stores) > 1:
-            joint = self.steps.build(f"{self.prefix}joint", self.texts.values())
+            joint = self.steps.join(f"{self.prefix}joint", list(self.stores.values()))
             # What is found in all stores together is what is found in the joint one, so its tuning serves both.
             conditions["all domains, several stores"] = (list(self.stores.values()), joint)
             conditions["all domains, one store"] = ([joint], joint)

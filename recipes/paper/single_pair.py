@@ -17,10 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tests", nargs="+", default=tests)
     given = parser.parse_args(arguments)
     steps = Steps.of(given)
-    train = cut(
-        steps.text(given.train, given.languages), given.output / "texts", f"single-pair-{given.pairs}", 0, given.pairs
-    )
-    store = steps.build("single-pair", [train])
+    name = f"{given.train.split('/')[0]}-{given.pairs}"  # as domains.py calls the same text, and then the same store
+    train = cut(steps.text(given.train, given.languages), given.output / "texts", name, 0, given.pairs)
+    store = steps.build(name, [train])
     tuned = steps.tune("single-pair", store, steps.text(given.dev, given.languages))
     rows = []
     for test in given.tests:

@@ -11,6 +11,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -77,6 +78,20 @@ class Steps:
         if not (store / "manifest.json").is_file() or (store / "building.json").is_file():
             write_json(record, {"command": command})
             knnmt(*command, "--resume")
+        return store
+
+    def join(self, name: str, stores: Sequence[Path]) -> Path:
+        """One store with the content of several, without running the model again."""
+        store = self.output / "stores" / name
+        command = words("merge", store, *stores[1:])
+        if not self.kept(f"join-{name}", stores, *command):
+            shutil.rmtree(store, ignore_errors=True)
+            shutil.copytree(stores[0], store)
+            knnmt(*command)
+            knnmt("compact", str(store))  # one index, trained on all of it
+            write_json(
+                self.record(f"join-{name}"), asked(stores, *command) | {"printed": {"entries": entries_of(store)}}
+            )
         return store
 
     def tune(self, name: str, store: Path, dev: Text, *more: object) -> list[str]:
