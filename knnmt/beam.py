@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from knnmt.model import TranslationModel
-from knnmt.projection import NextTokens
+from knnmt.projection import NextTokens, rank
 from knnmt.stepping import Stepper
 
 # Names of `generate`'s settings that change which tokens may follow, and that this search does not know.
@@ -103,9 +103,8 @@ def longest_output(model: TranslationModel) -> int:
 
 def propose_plainly(following: NextTokens, most: int) -> Proposal:
     """The model's own best continuations."""
-    scores, tokens = following.best(most)
-    discount = -following.total()
-    return Proposal(scores + discount, tokens, discount)
+    ranking = rank(following, most)
+    return Proposal(ranking.logits - ranking.total, ranking.tokens, -ranking.total)
 
 
 class Finished:
@@ -208,10 +207,10 @@ class BeamSearch:
     ) -> None:
         prefix = len(self.model.decoder_prefix)
         length = self.sequences.shape[-1]  # of the new hypothesis without the start token, as `generate` counts
-        for row, rank in ended.nonzero().tolist():
-            before = self.sequences[row, parents[row, rank], prefix:].tolist()
+        for row, place in ended.nonzero().tolist():
+            before = self.sequences[row, parents[row, place], prefix:].tolist()
             finished = self.finished[int(self.active[row])]
-            finished.add(float(scores[row, rank]), [*before, int(tokens[row, rank])], length)
+            finished.add(float(scores[row, place]), [*before, int(tokens[row, place])], length)
 
     def _keep_running(self, parents: torch.Tensor, length: int) -> None:
         """Drop the sentences that are done, and bring the caches in line with the beams that go on."""

@@ -13,7 +13,7 @@ from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
 from knnmt.mixing import mix, mix_best, neighbour_weights
-from knnmt.projection import NextTokens
+from knnmt.projection import NextTokens, Ranking, rank
 from knnmt.retrieval import Neighbours, Retriever
 
 PAPER_K = 64
@@ -27,6 +27,8 @@ class SearchSettings:
     temperature: float = 10.0
     weight: float = 0.5  # of the neighbours' distribution: 0 is the model alone, 1 the neighbours alone
     beam: int = 5
+    certain: float = 1.0  # where the model gives its best token more than this, nothing is retrieved; 1: always ask
+    exact: bool = False  # the paper's plain method: no quick projection, and retrieval at every step
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -37,6 +39,8 @@ class SearchSettings:
             raise SettingsError(f"--weight {self.weight:g}: must be between 0 and 1")
         if self.beam < 1:
             raise SettingsError(f"--beam {self.beam}: must be at least 1")
+        if not 0 < self.certain <= 1:
+            raise SettingsError(f"--certain {self.certain:g}: must be above 0 and at most 1")
 
     def check_against(self, entries: int) -> None:
         if self.k > entries:
@@ -86,16 +90,51 @@ def weights_of(found: Neighbours, temperature: float) -> torch.Tensor:
     return neighbour_weights(torch.from_numpy(found.distances), temperature, trust)
 
 
+@dataclass(slots=True)
+class Asked:
+    """How often a datastore was asked, and how often the model was certain enough without."""
+
+    retrieved: int = 0
+    skipped: int = 0
+
+    @property
+    def share_skipped(self) -> float:
+        return self.skipped / max(1, self.retrieved + self.skipped)
+
+
+def retrieve_where_unsure(
+    keys: torch.Tensor, ranking: Ranking, retriever: Retriever, settings: SearchSettings, asked: Asked
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `retrieve`, for keys [n, dimension]; where the model is certain, all weights are zero."""
+    unsure = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
+    if settings.certain < 1 and not settings.exact:
+        unsure = ranking.certainty() <= settings.certain
+    rows = torch.nonzero(unsure)[:, 0]
+    asked.retrieved += len(rows)
+    asked.skipped += len(keys) - len(rows)
+    if len(rows) == len(keys):
+        return retrieve(keys, retriever, settings)
+    tokens = torch.zeros(len(keys), settings.k, dtype=torch.long, device=keys.device)
+    weights = torch.zeros(len(keys), settings.k, device=keys.device)
+    if len(rows):
+        tokens[rows], weights[rows] = retrieve(keys[rows], retriever, settings)
+    return tokens, weights
+
+
 @contextmanager
-def proposing(network: Any, site: KeySite, retriever: Retriever | None, settings: SearchSettings) -> Iterator[Propose]:
-    """How beam search finds the best continuations: with neighbours, or plainly."""
+def proposing(
+    network: Any, site: KeySite, retriever: Retriever | None, settings: SearchSettings, asked: Asked | None = None
+) -> Iterator[Propose]:
+    """How beam search finds the best continuations: with neighbours, or plainly; `asked` counts."""
+    asked = asked or Asked()
     if retriever is None or settings.weight == 0:
         yield propose_plainly
         return
     with catching_keys(network, site) as catch:
 
         def propose(following: NextTokens, most: int) -> Proposal:
-            tokens, weights = retrieve(catch.keys[:, -1:], retriever, settings)
-            return Proposal(*mix_best(following, tokens, weights, settings.weight, most))
+            ranking = rank(following, most)
+            tokens, weights = retrieve_where_unsure(catch.keys[:, -1], ranking, retriever, settings, asked)
+            return Proposal(*mix_best(ranking, following.at(tokens), tokens, weights, settings.weight))
 
         yield propose

@@ -11,6 +11,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from knnmt.corpus import check_plain
+from knnmt.decoding import SearchSettings
 from knnmt.errors import CorpusError, SettingsError
 from knnmt.files import sha256_of, write_durably
 from knnmt.inputs import check_readable, read_lines
@@ -188,8 +189,15 @@ def signature_of(translator: Translator) -> str:
     where = "".join(f"|where:{condition}" for condition in translator.retriever.where)
     return (
         f"model:{model}|store:{stores}{where}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
-        f"|beam:{settings.beam}|index:{index}{other_source(translator)}|v:{__version__}"
+        f"|beam:{settings.beam}|index:{index}{other_source(translator)}{shortcuts(settings)}|v:{__version__}"
     )
+
+
+def shortcuts(settings: SearchSettings) -> str:
+    """What was done for speed, where it is not the usual."""
+    if settings.exact:
+        return "|exact"
+    return f"|certain:{settings.certain:g}" if settings.certain < 1 else ""
 
 
 def store_name(store: Store, trust: float) -> str:

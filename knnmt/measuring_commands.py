@@ -9,6 +9,8 @@ import typer
 from knnmt.options import (
     AsJson,
     Beam,
+    Certain,
+    Exact,
     K,
     Limit,
     ModelOption,
@@ -44,6 +46,8 @@ def evaluate(
     weight: Weight = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
+    certain: Certain = None,
+    exact: Exact = False,
     where: WhereOption = None,
     limit: Limit = None,
     against: Annotated[
@@ -76,6 +80,8 @@ def evaluate(
         weight=weight,
         beam=beam,
         nprobe=nprobe,
+        certain=certain,
+        exact=exact,
         where=where,
     )
     evaluation = evaluate_translator(

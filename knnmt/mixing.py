@@ -7,7 +7,7 @@ Nothing here is larger than the vocabulary or than k × k: neighbours' probabili
 
 import torch
 
-from knnmt.projection import NextTokens
+from knnmt.projection import Ranking
 
 
 def neighbour_weights(distances: torch.Tensor, temperature: float, trust: torch.Tensor | None = None) -> torch.Tensor:
@@ -49,9 +49,11 @@ def mix(logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weigh
 
 
 def mix_best(
-    following: NextTokens, tokens: torch.Tensor, weights: torch.Tensor, weight: float, most: int
+    ranking: Ranking, logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The best of `mix`, scores and tokens [n, most], without computing the rest; `following` are the model's own.
+    """The best of `mix`, scores and tokens [n, most], without computing the rest.
+
+    `ranking` are the model's own best; `logits` are those of the neighbours' tokens, all [n, k].
 
     The third, [n, 1], is what the logit of a token that is nobody's neighbour lacks to its score.
 
@@ -59,14 +61,13 @@ def mix_best(
     best and the neighbours' tokens.
     """
     kept, added = shares(tokens, weights, weight)
-    best, best_tokens = following.best(most)
-    discount = kept - following.total()  # [n, 1]
-    mixed = torch.logaddexp(following.at(tokens) + discount, added)  # [n, k]
+    discount = kept - ranking.total  # [n, 1]
+    mixed = torch.logaddexp(logits + discount, added)  # [n, k]
     mixed = mixed.masked_fill(repeated(tokens), -torch.inf)
-    among_neighbours = (best_tokens[:, :, None] == tokens[:, None, :]).any(dim=-1)  # [n, most]
-    plain = (best + discount).masked_fill(among_neighbours, -torch.inf)
-    scores, at = torch.cat([mixed, plain], dim=-1).topk(best.shape[1], dim=-1)
-    return scores, torch.cat([tokens, best_tokens], dim=-1).gather(-1, at), discount
+    among_neighbours = (ranking.tokens[:, :, None] == tokens[:, None, :]).any(dim=-1)  # [n, most]
+    plain = (ranking.logits + discount).masked_fill(among_neighbours, -torch.inf)
+    scores, at = torch.cat([mixed, plain], dim=-1).topk(ranking.tokens.shape[1], dim=-1)
+    return scores, torch.cat([tokens, ranking.tokens], dim=-1).gather(-1, at), discount
 
 
 def repeated(tokens: torch.Tensor) -> torch.Tensor:

@@ -56,7 +56,14 @@ Weight = Annotated[
     float | None, typer.Option("--weight", help="Of the neighbours: 0 to 1. [default: as tuned, else 0.5]")
 ]
 Beam = Annotated[int | None, typer.Option("--beam", help="Beams. [default: 5]")]
-Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 32]")]
+Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 16]")]
+Certain = Annotated[
+    float | None,
+    typer.Option("--certain", help="Retrieve nothing where the model is surer than this. [default: as tuned, else 1]"),
+]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="The paper's plain method, without what makes it fast and hardly changes it.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N pairs.")]
 
@@ -104,6 +111,7 @@ def make_translator(
     source_lang: str | None = None,
     target_lang: str | None = None,
     beam: int | None = None,
+    exact: bool = False,
     **retrieval: Any,
 ) -> "Translator":
     """A translator of stores, or of the base model alone; a flag that would have no effect is an error."""
@@ -112,12 +120,14 @@ def make_translator(
     if stores:
         refuse({"target_lang": target_lang}, "a store knows its own; leave it out")
         where = retrieval.pop("where", None) or []
-        return Translator.from_store(stores, model=model, beam=beam, where=where, source_lang=source_lang, **retrieval)
+        return Translator.from_store(
+            stores, model=model, beam=beam, exact=exact, where=where, source_lang=source_lang, **retrieval
+        )
     if model is None:
         raise SettingsError("--store or --model is missing")
     refuse(retrieval, "only with --store; the model alone retrieves nothing")
-    chosen = {} if beam is None else {"beam": beam}
-    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, **chosen)
+    beams = 5 if beam is None else beam
+    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, beam=beams, exact=exact)
 
 
 def refuse(given: dict[str, Any], reason: str) -> None:

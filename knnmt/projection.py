@@ -6,7 +6,7 @@ whole vocabulary is corrected by what the candidates were off. A row's result do
 """
 
 import warnings
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -28,6 +28,22 @@ class NextTokens(Protocol):
 
     def total(self) -> torch.Tensor:
         """The logarithm of the sum of all exponentials, [n, 1]: a logit less this is a logarithm of a probability."""
+
+
+class Ranking(NamedTuple):
+    """The model's best continuations, best first, and its total."""
+
+    logits: torch.Tensor  # [n, most]
+    tokens: torch.Tensor  # [n, most]
+    total: torch.Tensor  # [n, 1]
+
+    def certainty(self) -> torch.Tensor:
+        """The probability of the best one, [n]."""
+        return (self.logits[:, 0] - self.total[:, 0]).exp()
+
+
+def rank(following: NextTokens, most: int) -> Ranking:
+    return Ranking(*following.best(most), following.total())
 
 
 class AllLogits:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
@@ -16,7 +17,8 @@ from knnmt.selection import Condition, allowed_entries
 from knnmt.selective import search_allowed
 from knnmt.store import IndexRecord, Store, starts
 
-KEYS_AT_ONCE = 1024  # re-scored: what is held of the keys stays small
+KEYS_AT_ONCE = 4096  # re-scored: what is held of the keys stays small
+WIDER = 2  # times k are looked up by their codes, of which the nearest k by their keys are kept
 FEW = 20_000  # allowed entries, up to which their keys are held in memory and all looked at
 
 
@@ -169,9 +171,10 @@ class IndexedEntries:
         if self.exact:
             distances, entries = self.exact.search(queries, k)
             return distances, self.numbered(entries)
-        distances, entries = self.search_index(np.ascontiguousarray(queries, dtype=np.float32), k)
+        wanted = min(WIDER * k, self.entries) if self.store.has_keys else k
+        distances, entries = self.search_index(np.ascontiguousarray(queries, dtype=np.float32), wanted)
         entries = self.numbered(entries)
-        return self.exact_distances(queries, entries) if self.store.has_keys else (distances, entries)
+        return self.nearest_by_keys(queries, entries, k) if self.store.has_keys else (distances, entries)
 
     def search_index(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         if self.allowed is not None:
@@ -182,22 +185,22 @@ class IndexedEntries:
     def numbered(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(entries < 0, -1, entries + self.first)
 
-    def exact_distances(
-        self, queries: NDArray[np.float32], entries: NDArray[np.int64]
+    def nearest_by_keys(
+        self, queries: NDArray[np.float32], entries: NDArray[np.int64], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Codes put distances off by a tenth, and the softmax feels it: compute them anew from the keys, sort again."""
         few = max(1, KEYS_AT_ONCE // entries.shape[1])  # queries
         blocks = [slice(first, first + few) for first in range(0, len(queries), few)]
         distances = np.concatenate([self.distances_to(queries[block], entries[block]) for block in blocks])
-        order = np.argsort(distances, axis=1, kind="stable")
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(distances, order, 1), np.take_along_axis(entries, order, 1)
 
     def distances_to(self, queries: NDArray[np.float32], entries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Squared distances [queries, k] from each query to its entries; infinite where there is none."""
         keys = self.store.gather("keys", np.maximum(entries, 0).ravel())
-        near = keys.reshape(*entries.shape, -1).astype(np.float32)  # [queries, k, dimension]
-        near -= queries[:, None, :]
-        return np.where(entries < 0, np.inf, np.einsum("nkd,nkd->nk", near, near)).astype(np.float32)
+        near = torch.from_numpy(keys.reshape(*entries.shape, -1)).float()  # [queries, k, dimension]
+        squared = near.sub_(torch.from_numpy(queries)[:, None, :]).square_().sum(dim=-1)
+        return np.where(entries < 0, np.float32(np.inf), squared.numpy())
 
 
 def merge(found: Sequence[Neighbours], k: int) -> Neighbours:

@@ -11,6 +11,8 @@ from knnmt.errors import CorpusError, SettingsError
 from knnmt.options import (
     AsJson,
     Beam,
+    Certain,
+    Exact,
     K,
     ModelOption,
     Nprobe,
@@ -43,6 +45,8 @@ def translate(
     weight: Weight = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
+    certain: Certain = None,
+    exact: Exact = False,
     where: WhereOption = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,6 +63,8 @@ def translate(
         weight=weight,
         beam=beam,
         nprobe=nprobe,
+        certain=certain,
+        exact=exact,
         where=where,
     )
     if sys.stdin is None:
@@ -108,6 +114,7 @@ def explain(
     weight: Weight = None,
     beam: Beam = None,
     nprobe: Nprobe = None,
+    exact: Exact = False,
     where: WhereOption = None,
     neighbours: Annotated[
         int, typer.Option("--neighbours", help="Memory sentences shown per word, or neighbours per token.")
@@ -127,7 +134,7 @@ def explain(
     if neighbours < 0:
         raise SettingsError(f"--neighbours {neighbours}: must be at least 0")
     translator = make_translator(
-        store, model, k=k, temperature=temperature, weight=weight, beam=beam, nprobe=nprobe, where=where
+        store, model, k=k, temperature=temperature, weight=weight, beam=beam, nprobe=nprobe, exact=exact, where=where
     )
     explanation = translator.explain(text)
     if explanation.cut:

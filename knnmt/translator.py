@@ -9,7 +9,7 @@ import torch
 
 from knnmt.batching import batches_by_tokens, pad
 from knnmt.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
-from knnmt.decoding import SearchSettings, mixing_in, proposing
+from knnmt.decoding import Asked, SearchSettings, mixing_in, proposing
 from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
 from knnmt.keys import key_site_of, lock_of
@@ -49,6 +49,7 @@ class Translator:
         self.translation_model = translation_model
         self.retriever = retriever
         self.settings = settings
+        self.asked = Asked()
         self._reopen: Callable[[], tuple[Retriever, dict[str, Any]]] | None = None
 
     @classmethod
@@ -61,6 +62,8 @@ class Translator:
         temperature: float | None = None,
         weight: float | None = None,
         beam: int | None = None,
+        certain: float | None = None,
+        exact: bool = False,
         nprobe: int | None = None,
         where: Sequence[str] = (),
         source_lang: str | None = None,
@@ -69,22 +72,28 @@ class Translator:
 
         A store may be given as `NAME=FOLDER:WEIGHT`. `where` holds conditions such as `corpus=house`: only sentence
         pairs that meet them are ever looked at. `source_lang` is for a model of many languages whose store was made
-        from another one.
+        from another one. `exact` is the paper's plain method, without what makes it fast and hardly changes it.
         """
         retriever = open_retriever(stores, nprobe=nprobe, where=where)
-        given = {"k": k, "temperature": temperature, "weight": weight, "beam": beam}
+        given = {"k": k, "temperature": temperature, "weight": weight, "beam": beam, "certain": certain}
         loaded = model_of_store(retriever.stores[0], model, source_lang)
-        translator = cls(loaded, retriever, settings_for(retriever, **given))
+        translator = cls(loaded, retriever, replace(settings_for(retriever, **given), exact=exact))
         translator._reopen = lambda: (open_retriever(stores, nprobe=nprobe, where=where), given)
         return translator
 
     @classmethod
     def from_model(
-        cls, model: str, *, source_lang: str | None = None, target_lang: str | None = None, beam: int = 5
+        cls,
+        model: str,
+        *,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        beam: int = 5,
+        exact: bool = False,
     ) -> "Translator":
         """The base model alone."""
         loaded = load_model(model, source_lang=source_lang, target_lang=target_lang)
-        return cls(loaded, None, SearchSettings(beam=beam, weight=0.0))
+        return cls(loaded, None, SearchSettings(beam=beam, weight=0.0, exact=exact))
 
     @property
     def model(self) -> Any:
@@ -109,7 +118,7 @@ class Translator:
         retriever, given = self._reopen()
         for store in retriever.stores:
             check_fingerprint(store, store.manifest.model, self.translation_model.fingerprint, "the one that is loaded")
-        settings = settings_for(retriever, **given)
+        settings = replace(settings_for(retriever, **given), exact=self.settings.exact)
         settings.check_against(retriever.entries)
         with lock_of(self.model):
             self.retriever, self.settings = retriever, settings
@@ -151,8 +160,8 @@ class Translator:
     def _search(self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules) -> list[Hypothesis]:
         """Outputs by our own beam search."""
         model = self.translation_model
-        with proposing(model.network, model.key_site, self.retriever, self.settings) as propose:
-            return BeamSearch(model, rules, propose).run(ids, mask)
+        with proposing(model.network, model.key_site, self.retriever, self.settings, self.asked) as propose:
+            return BeamSearch(model, rules, propose, quick=not self.settings.exact).run(ids, mask)
 
     @torch.inference_mode()
     def _generate(self, ids: torch.Tensor, mask: torch.Tensor) -> list[Hypothesis]:
@@ -190,10 +199,11 @@ class Translator:
         """The translation, and for each of its tokens the neighbours behind it."""
         if self.retriever is None:
             raise StoreError("--store is missing: only a translation with a datastore can be explained")
-        translation = self.translations([text])[0]
+        settings = replace(self.settings, certain=1.0)  # neighbours for every word, also where they hardly matter
+        translation = Translator(self.translation_model, self.retriever, settings).translations([text])[0]
         with lock_of(self.model):
             return explain_tokens(
-                self.translation_model, self.retriever, self.settings, text, translation.tokens, translation.text
+                self.translation_model, self.retriever, settings, text, translation.tokens, translation.text
             )
 
 

@@ -55,7 +55,7 @@ def by_beam_search(translator: Translator, texts: list[str]) -> list[tuple[int, 
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_model_alone(name: str, beam: int) -> None:
-    translator = Translator(tiny_model(name), None, SearchSettings(beam=beam, weight=0))
+    translator = Translator(tiny_model(name), None, SearchSettings(beam=beam, weight=0, exact=True))
     assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
 
@@ -63,7 +63,7 @@ def test_the_model_alone(name: str, beam: int) -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_with_neighbours(name: str, weight: float) -> None:
     model = tiny_model(name)
-    settings = SearchSettings(k=8, temperature=3.0, weight=weight, beam=4)
+    settings = SearchSettings(k=8, temperature=3.0, weight=weight, beam=4, exact=True)
     memory: Any = RandomMemory(model)
     translator = Translator(model, memory, settings)
     assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
@@ -97,7 +97,7 @@ def changed(settings: Any, changes: dict[str, Any]) -> Iterator[None]:
 @pytest.mark.parametrize("name", ["marian", "mbart-50", "t5"])
 def test_the_model_s_own_rules(name: str, changes: dict[str, Any]) -> None:
     model = tiny_model(name)
-    translator = Translator(model, None, SearchSettings(beam=4, weight=0))
+    translator = Translator(model, None, SearchSettings(beam=4, weight=0, exact=True))
     with changed(model.network.generation_config, changes):
         assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
@@ -105,7 +105,7 @@ def test_the_model_s_own_rules(name: str, changes: dict[str, Any]) -> None:
 def test_a_model_without_a_limit_of_its_own_is_not_cut_short() -> None:
     """`generate` would stop after 20 tokens."""
     model = tiny_model("t5")
-    translator = Translator(model, None, SearchSettings(beam=2, weight=0))
+    translator = Translator(model, None, SearchSettings(beam=2, weight=0, exact=True))
     with changed(model.network.generation_config, {"max_length": None}):
         lengths = [len(translation.tokens) for translation in translator.translations(list(GERMAN))]
     assert max(lengths) > 24
@@ -116,7 +116,7 @@ def test_a_model_without_a_limit_of_its_own_is_not_cut_short() -> None:
 )
 def test_rules_that_only_generate_knows_are_left_to_it(foreign: dict[str, Any]) -> None:
     model = tiny_model("marian")
-    translator = Translator(model, None, SearchSettings(beam=3, weight=0))
+    translator = Translator(model, None, SearchSettings(beam=3, weight=0, exact=True))
     with changed(model.network.generation_config, foreign):
         assert rules_of(model, 3) is None
         outputs = [translation.tokens for translation in translator.translations(list(GERMAN))]
@@ -125,7 +125,7 @@ def test_rules_that_only_generate_knows_are_left_to_it(foreign: dict[str, Any]) 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_real_sentences(store: Store, embedded: TranslationModel, weight: float) -> None:
-    settings = SearchSettings(k=8, weight=weight)
+    settings = SearchSettings(k=8, weight=weight, exact=True)
     translator = Translator(embedded, Retriever([store]), settings)
     texts = [segment.source for segment in read_demo("test")[20:32]]
     assert by_beam_search(translator, texts) == by_generate(translator, texts)
@@ -152,3 +152,28 @@ def test_finished_hypotheses_are_ranked_by_score_over_length() -> None:
     assert [(hypothesis.score, hypothesis.tokens) for hypothesis in finished.best] == [(-1.0, [4]), (-2.5, [2])]
     assert not finished.cannot_improve(-7.4, 3)
     assert finished.cannot_improve(-7.6, 3)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_without_exactness_scores_are_nearly_the_same(name: str) -> None:
+    model = tiny_model(name)
+    exact, quick = (Translator(model, None, SearchSettings(weight=0, exact=exact)) for exact in (True, False))
+    pairs = zip(exact.translations(list(GERMAN)), quick.translations(list(GERMAN)), strict=True)
+    same = [(one.log_probability, other.log_probability) for one, other in pairs if one.tokens == other.tokens]
+    assert len(same) > len(GERMAN) / 2
+    for one, other in same:
+        assert other == pytest.approx(one, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("certain", "exact", "skipped"), [(1.0, False, 0), (1e-9, False, 1), (1e-9, True, 0)], ids=["ask", "skip", "exact"]
+)
+def test_where_the_model_is_certain_nothing_is_retrieved(certain: float, exact: bool, skipped: float) -> None:
+    model = tiny_model("marian")
+    memory: Any = RandomMemory(model)
+    translator = Translator(model, memory, SearchSettings(k=8, certain=certain, exact=exact))
+    found = translator.translations(list(GERMAN))
+    assert translator.asked.share_skipped == skipped
+    assert translator.asked.retrieved + translator.asked.skipped > 0
+    if skipped:
+        assert [one.tokens for one in found] == [one.tokens for one in translator.base().translations(list(GERMAN))]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from knnmt.mixing import mix, mix_best, neighbour_weights, token_masses
-from knnmt.projection import AllLogits
+from knnmt.projection import AllLogits, rank
 
 INF = math.inf
 LN2 = math.log(2.0)
@@ -158,7 +158,9 @@ def test_mix_best_is_the_best_of_mix(search: dict[str, Any], most: int) -> None:
     logits, tokens = torch.from_numpy(search["logits"]), torch.from_numpy(search["tokens"])
     weights = neighbour_weights(torch.from_numpy(search["distances"]), search["temperature"])
     everything = mix(logits, tokens, weights, search["weight"])
-    scores, best, _ = mix_best(AllLogits(logits), tokens, weights, search["weight"], most)
+    following = AllLogits(logits)
+    ranking = rank(following, most)
+    scores, best, _ = mix_best(ranking, following.at(tokens), tokens, weights, search["weight"])
     np.testing.assert_allclose(scores.numpy(), everything.topk(most).values.numpy(), atol=1e-4)
     np.testing.assert_allclose(scores.numpy(), everything.gather(-1, best).numpy(), atol=1e-4)
     assert all(len(set(row)) == most for row in best.tolist())
@@ -182,7 +184,8 @@ def test_nothing_of_vocabulary_times_k_is_made(n: int, vocabulary: int, k: int) 
     with LargestTensor() as largest:
         weights = neighbour_weights(torch.ones(n, k), 10.0)
         mix(logits, tokens, weights, 0.5)
-        mix_best(AllLogits(logits), tokens, weights, 0.5, 10)
+        following = AllLogits(logits)
+        mix_best(rank(following, 10), following.at(tokens), tokens, weights, 0.5)
     assert 0 < largest.elements <= n * max(vocabulary, k * k)
 
 
