@@ -14,6 +14,7 @@ from bench.adding import adding
 from bench.bars import draw_bars
 from bench.building import build_against_forward
 from bench.memory import peak_memory
+from bench.searching import DIMENSIONS, SIZES, searching
 from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating
 from knnmt.errors import KnnmtError
 
@@ -22,6 +23,9 @@ RESULTS = Path(__file__).parent / "results" / "latest.json"
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "building": lambda arguments: build_against_forward(arguments.repeats),
     "translating": lambda arguments: translating(plan_of(arguments)),
+    "searching": lambda arguments: searching(
+        tuple(arguments.size or SIZES), tuple(arguments.dimension or DIMENSIONS), arguments.repeats, arguments.keys_of
+    ),
     "adding": lambda arguments: adding(ADDED_TO, arguments.repeats),
     "memory": lambda arguments: peak_memory(arguments.entries),
 }
@@ -47,6 +51,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which ones; all by default")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--entries", type=int, default=3_000_000, help="of the store whose memory is measured")
+    group = parser.add_argument_group("searching")
+    group.add_argument("--size", type=int, action="append", help="entries; again for more rows (10⁵, 10⁶ and 10⁷)")
+    group.add_argument("--dimension", type=int, action="append", help="of synthetic keys (256, 512 and 1024)")
+    group.add_argument("--keys-of", metavar="STORE", help="make the keys out of a store's own and not synthetic ones")
     add_options_of_translating(parser.add_argument_group("translating"))
     return parser
 

@@ -18,7 +18,7 @@ from knnmt.store import PARTS, PartRecord, Store
 
 PART_SEGMENTS = 4096
 SEGMENT_TOKENS = 32
-INDEX = "IVF1024,PQ64"
+INDEX = None  # by size, as users get it
 ALLOWED = 500e6
 
 

@@ -15,6 +15,7 @@ from knnmt.clustering import assign, cluster
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import nearest, norms_of
 from knnmt.files import flush_to_disk
+from knnmt.manifest import trained_name
 from knnmt.store import Array, starts
 
 EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
@@ -63,6 +64,8 @@ def build_index(
     random = np.random.default_rng(seed)
     if not index.is_trained:
         train(index, keys, random, factory)
+    if isinstance(ivf_of(index), faiss.IndexIVFFastScan):  # unlike others, it can only be read with all its entries
+        write_index(index, file.with_name(trained_name(file.name)))
     index = filled(index, keys, on_entries)
     nprobe = set_nprobe(index, NPROBE)
     write_index(index, file)
@@ -79,10 +82,12 @@ def extend_index(trained: Path, keys: list[Array], file: Path) -> BuiltIndex:
 
 def without_entries(trained: Path) -> Any:
     """What an index learned, without what it holds."""
+    beside = trained.with_name(trained_name(trained.name))
+    if beside.exists():
+        return faiss.read_index(str(beside))
     index = faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)
     ivf = ivf_of(index)
-    if isinstance(ivf, faiss.IndexIVFFastScan):  # its lists are packed in a way of their own
-        index = faiss.read_index(str(trained))
+    if isinstance(ivf, faiss.IndexIVFFastScan):
         index.reset()
         return index
     lists: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)

@@ -5,11 +5,13 @@ before it that are not larger, so that there are never more than a handful.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from knnmt.files import rename_durably
 from knnmt.index import BuiltIndex, build_index, can_be_extended, extend_index, fits_exact_search
+from knnmt.manifest import trained_name
 from knnmt.parts import join_parts
 from knnmt.progress import progress_bar
 from knnmt.store import INDEX, PARTS, Array, FileRecord, IndexRecord, PartRecord, Store, map_column
@@ -90,6 +92,11 @@ def place_index(
     entries = sum(part.entries for part in parts)
     record = IndexRecord(name, entries, built.factory, built.nprobe, built.recall, FileRecord.of(temporary))
     rename_durably(temporary, path / name)
+    beside = temporary.with_name(trained_name(temporary.name))
+    if not beside.exists():
+        return record
+    record = replace(record, trained=FileRecord.of(beside))
+    rename_durably(beside, path / record.trained_name)
     return record
 
 

@@ -71,10 +71,21 @@ class IndexRecord:
     nprobe: int | None  # clusters searched, where the index has clusters
     recall: dict[str, float]  # {"k", "queries", "recall"}: measured against exact search
     file: FileRecord
+    trained: FileRecord | None = None  # what it learned, without entries, where that cannot be read from its own file
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "IndexRecord":
-        return cls(**with_file(record))
+        trained = record.get("trained")
+        return cls(**with_file(record) | {"trained": trained and FileRecord(**trained)})
+
+    @property
+    def trained_name(self) -> str:
+        return trained_name(self.name)
+
+
+def trained_name(name: str) -> str:
+    """The file beside an index that holds only what the index learned."""
+    return name.replace(".faiss", ".trained.faiss", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +177,5 @@ def files_of(path: Path, manifest: Manifest) -> dict[Path, FileRecord]:
     """Every file that a manifest names."""
     files = {path / PARTS / part.name / name: record for part in manifest.parts for name, record in part.files.items()}
     files |= {path / index.name: index.file for index in manifest.indexes}
+    files |= {path / index.trained_name: index.trained for index in manifest.indexes if index.trained}
     return files | ({path / manifest.removed.name: manifest.removed.file} if manifest.removed else {})

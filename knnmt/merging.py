@@ -84,7 +84,7 @@ def take_index(other: Store, index: IndexRecord, path: Path, name: str) -> Index
     temporary.unlink(missing_ok=True)
     link_or_copy(other.index_file(index), temporary)
     rename_durably(temporary, path / name)
-    return replace(index, name=name)
+    return replace(index, name=name, trained=None)  # only the first index is ever extended
 
 
 def link_or_copy(source: Path, target: Path) -> None:

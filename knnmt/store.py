@@ -181,16 +181,9 @@ class Store:
         for part in np.unique(parts):
             here = parts == part
             wanted = distinct[here] - self.first_entries[part]
-            rows[here] = self.read_rows(name, part, wanted) if large else columns[part][wanted]
+            column = columns[part]
+            rows[here] = read_rows(self.open_file(f"{name}.npy", part), column, wanted) if large else column[wanted]
         return rows[places]
-
-    def read_rows(self, name: str, part: int, rows: NDArray[np.int64]) -> Array:
-        """Rows of one part's column, each read by itself."""
-        column: Any = self.columns(name)[part]
-        size, start, file = column.nbytes // len(column), column.offset, self.open_file(f"{name}.npy", part)
-        read = b"".join(os.pread(file.fileno(), size, start + row * size) for row in rows.tolist())
-        found: Array = np.frombuffer(read, column.dtype).reshape(len(rows), *column.shape[1:])
-        return found
 
     def open_file(self, name: str, part: int) -> BinaryIO:
         if (name, part) not in self._files:
@@ -295,6 +288,14 @@ def give_back_pages(columns: list[Array]) -> None:
 def starts(lengths: list[int]) -> NDArray[np.int64]:
     """Where each of several adjoining stretches begins."""
     return np.cumsum([0, *lengths[:-1]], dtype=np.int64)
+
+
+def read_rows(file: BinaryIO, column: Any, rows: NDArray[np.int64]) -> Array:
+    """Some rows of a column that is mapped from the file, each read by itself."""
+    number, size, start = file.fileno(), column.nbytes // len(column), column.offset
+    read = b"".join([os.pread(number, size, start + row * size) for row in rows.tolist()])
+    found: Array = np.frombuffer(read, column.dtype).reshape(len(rows), *column.shape[1:])
+    return found
 
 
 def map_column(folder: Path, name: str) -> Array:

@@ -114,6 +114,26 @@ class TestAdding:
         assert list(problems_of(after)) == []
         assert set(more) <= found_pairs(after, everywhere(more), 1, nprobe=4)
 
+    def test_a_packed_index_is_not_read_to_add_to_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pairs = [(f"satz {n}", f"sentence number {n}") for n in range(300)]
+        store = made(tmp_path / "packed", pairs, index="IVF4,PQ4x4fs")
+        assert store.manifest.index.trained is not None
+        more = [(f"neu {n}", f"new number {n}") for n in range(20)]
+        read, read_index = [], faiss.read_index
+        monkeypatch.setattr(faiss, "read_index", lambda file, *flags: read.append(file) or read_index(file, *flags))
+        after = add(store, more).store
+        assert [Path(file).name for file in read] == ["index.trained.faiss"]
+        monkeypatch.undo()
+        assert [index.entries for index in after.manifest.indexes] == [1200, 80]
+        assert list(problems_of(after)) == []
+        assert set(more) <= found_pairs(after, everywhere(more), 1, nprobe=4)
+
+    def test_a_damaged_file_of_what_was_learned_is_found(self, tmp_path: Path) -> None:
+        pairs = [(f"satz {n}", f"sentence number {n}") for n in range(300)]
+        store = made(tmp_path / "packed", pairs, index="IVF4,PQ4x4fs")
+        (store.path / "index.trained.faiss").write_bytes(b"other")
+        assert any("index.trained.faiss" in problem for problem in problems_of(store))
+
     def test_a_store_that_has_outgrown_its_index_says_so(self, store: Store) -> None:
         assert not add(store, [("a", "b")]).compact_suggested
         assert add(store, [(f"satz {n}", f"sentence {n}") for n in range(20)]).compact_suggested

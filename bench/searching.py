@@ -1,0 +1,174 @@
+"""Searching by the size of the datastore: the time of one step's search, and how much of the nearest it finds.
+
+Keys are clustered as real ones are: synthetic, or those of a store. A larger datastore is made of them by copies with
+noise, each in the cluster of its original, so that ten million take minutes and not hours.
+"""
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from knnmt.clustering import assign
+from knnmt.exact import nearest, norms_of
+from knnmt.index import NPROBE, Keys, automatic_factory, centroids_of, make_index, plain_clusters, train, unpacked
+from knnmt.manifest import FileRecord, IndexRecord
+from knnmt.retrieval import IndexedEntries
+from knnmt.store import Store, map_column, read_rows
+
+SIZES = (100_000, 1_000_000, 10_000_000)
+DIMENSIONS = (256, 512, 1024)
+ORIGINALS = 200_000  # synthetic keys, the others are copies
+CENTRES = 4_000
+NOISE = 0.3  # of a copy, in standard deviations of the keys
+BLOCK = 65_536
+QUERIES = 160  # a step of 32 sentences with 5 beams
+JUDGED = 64  # queries whose true neighbours are looked up
+K = 16
+
+
+class GrownKeys:
+    """A file of keys that grows by noisy copies, and what the search for neighbours asks of a store."""
+
+    has_keys = True
+
+    def __init__(self, originals: Keys, folder: Path) -> None:
+        self.originals, self.file = originals, folder / "keys.npy"
+        self.spread = originals.std(axis=0)
+
+    def grow(self, entries: int) -> None:
+        shape = (entries, self.originals.shape[1])
+        self.column = np.lib.format.open_memmap(self.file, mode="w+", dtype=np.float16, shape=shape)
+        for first in range(0, entries, BLOCK):
+            rows = np.arange(first, min(entries, first + BLOCK))
+            self.column[rows[0] : rows[-1] + 1] = self.copies(rows)
+        self.column.flush()
+        self.column, self.opened = np.load(self.file, mmap_mode="r"), self.file.open("rb")
+
+    def copies(self, rows: NDArray[np.int64]) -> Keys:
+        """The first of each original is the original itself."""
+        noise = np.random.default_rng(int(rows[0])).normal(size=(len(rows), self.originals.shape[1])).astype(np.float32)
+        noise *= (rows >= len(self.originals))[:, None] * NOISE * self.spread
+        return np.asarray(self.originals[rows % len(self.originals)] + noise, np.float32)
+
+    def gather(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.float16]:
+        """As a store does it."""
+        assert name == "keys"
+        distinct, places = np.unique(entries, return_inverse=True)
+        return np.asarray(read_rows(self.opened, self.column, distinct))[places]
+
+    def index_file(self, _: IndexRecord | None) -> Path:
+        return self.file.with_name("index.faiss")
+
+    def blocks(self) -> Any:
+        for first in range(0, len(self.column), BLOCK):
+            yield np.asarray(self.column[first : first + BLOCK], np.float32)
+
+
+def synthetic(dimension: int) -> Keys:
+    random = np.random.default_rng(0)
+    centres = random.normal(size=(CENTRES, dimension)).astype(np.float32)
+    return centres[random.integers(0, CENTRES, ORIGINALS)] + random.normal(size=(ORIGINALS, dimension)).astype(
+        np.float32
+    )
+
+
+def keys_of(store: Store) -> Keys:
+    parts = [map_column(store.part_folder(part), "keys") for part in store.manifest.parts]
+    return np.concatenate([np.asarray(part, np.float32) for part in parts])
+
+
+def searching(
+    sizes: tuple[int, ...], dimensions: tuple[int, ...], repeats: int, store: str | None
+) -> list[dict[str, Any]]:
+    """A row for each size and dimension."""
+    opened = Store.open(Path(store)) if store else None
+    wanted = (opened.manifest.model.dimension,) if opened else dimensions
+    rows = []
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        for dimension in wanted:
+            keys = GrownKeys(keys_of(opened) if opened else synthetic(dimension), Path(folder))
+            for size in sizes:
+                rows.append(measured(keys, size, repeats))
+                print_rows(rows[-1:])
+    print_rows(rows)
+    return rows
+
+
+def measured(keys: GrownKeys, entries: int, repeats: int) -> dict[str, Any]:
+    keys.grow(entries)
+    dimension = keys.originals.shape[1]
+    factory = (
+        automatic_factory(entries, dimension) if entries > min(SIZES) else automatic_factory(entries + 1, dimension)
+    )
+    began = time.perf_counter()
+    index = built(keys, factory)
+    built_in = time.perf_counter() - began
+    searcher = searcher_of(index, keys, entries, factory)
+    queries = keys.copies(np.arange(len(keys.originals), len(keys.originals) + QUERIES) * 7919)
+    times = [timed(searcher, queries) for _ in range(repeats + 1)][1:]
+    return {
+        "entries": entries, "dimension": dimension, "index": factory, "nprobe": NPROBE,
+        "milliseconds": round(statistics.median(times) * 1e3, 2), "lowest": round(min(times) * 1e3, 2),
+        "highest": round(max(times) * 1e3, 2), "recall": round(recall(searcher, keys, queries[:JUDGED]), 4),
+        "index_seconds": round(built_in, 1),
+    }  # fmt: skip
+
+
+def built(keys: GrownKeys, factory: str) -> Any:
+    """Clusters and codes are trained on the originals; a copy is put where its original is."""
+    index = make_index(factory, keys.originals.shape[1])
+    random = np.random.default_rng(0)
+    train(index, [keys.originals.astype(np.float16)], random, factory)
+    filling, engine = unpacked(index), faiss
+    owners = assign(keys.originals, np.asarray(plain_centroids(index)))
+    first = 0
+    for block in keys.blocks():
+        here = np.ascontiguousarray(owners[(first + np.arange(len(block))) % len(owners)])
+        filling.add_core(len(block), engine.swig_ptr(block), None, engine.swig_ptr(here))  # type: ignore[attr-defined]
+        first += len(block)
+    return faiss.IndexIVFPQFastScan(filling)
+
+
+def plain_centroids(index: Any) -> Keys:
+    return centroids_of(plain_clusters(index))
+
+
+def searcher_of(index: Any, keys: GrownKeys, entries: int, factory: str) -> IndexedEntries:
+    """What searches a store, on these keys."""
+    file = keys.index_file(None)
+    faiss.write_index(index, str(file))
+    record = IndexRecord(file.name, entries, factory, NPROBE, {}, FileRecord.of(file))
+    return IndexedEntries(cast(Store, keys), record, 0, None, None)
+
+
+def timed(searcher: IndexedEntries, queries: Keys) -> float:
+    began = time.perf_counter()
+    searcher.search(queries, K)
+    return time.perf_counter() - began
+
+
+def recall(searcher: IndexedEntries, keys: GrownKeys, queries: Keys) -> float:
+    """The share of the true k nearest that is found."""
+    tensors = (torch.from_numpy(block) for block in keys.blocks())
+    _, true = nearest(torch.from_numpy(queries), ((block, norms_of(block)) for block in tensors), K)
+    _, found = searcher.search(queries, K)
+    hits = [len({*row} & {*other}) for row, other in zip(true.tolist(), found.tolist(), strict=True)]
+    return sum(hits) / true.numel()
+
+
+def print_rows(rows: list[dict[str, Any]]) -> None:
+    table = Table(title=f"searching for {QUERIES} queries, k = {K}", box=None)
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "), justify="left" if column == "index" else "right")
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int | float) else value for value in row.values()))
+    Console().print(table)
