@@ -25,9 +25,7 @@ def batches_by_tokens(lengths: Sequence[int], budget: int) -> Iterator[list[int]
 def pad(rows: Sequence[Sequence[int]], padding: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and mask, both [rows, longest]."""
     longest = max((len(row) for row in rows), default=0)
-    ids = torch.full((len(rows), longest), padding, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
-        mask[number, : len(row)] = 1
-    return ids, mask
+    ids = [[*row, *[padding] * (longest - len(row))] for row in rows]
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = (torch.arange(longest) < lengths[:, None]).long()
+    return torch.tensor(ids, dtype=torch.long).reshape(len(rows), longest), mask

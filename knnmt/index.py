@@ -210,7 +210,13 @@ def blocks(keys: list[Array]) -> Iterator[Keys]:
     """All keys in order, a bounded number at a time."""
     for part in keys:
         for first in range(0, len(part), BLOCK):
-            yield np.asarray(part[first : first + BLOCK], dtype=np.float32)
+            yield in_single_precision(part[first : first + BLOCK])
+
+
+def in_single_precision(keys: Array) -> Keys:
+    """By torch, which is many times as fast at it as numpy."""
+    converted: Keys = torch.from_numpy(np.array(keys)).float().numpy()
+    return converted
 
 
 def write_index(index: Any, file: Path) -> None:
@@ -251,7 +257,7 @@ def open_index(file: Path, nprobe: int | None) -> Any:
 
 def keys_inside(index: Any) -> Keys | None:
     """The memory-mapped keys of an index that keeps them as they are."""
-    if not isinstance(index, faiss.IndexFlatL2):
+    if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_L2:
         return None
     keys: Keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
     return keys.reshape(index.ntotal, index.d)
@@ -264,8 +270,8 @@ def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -
     """
     entries = sum(len(part) for part in keys)
     k = min(RECALL_K, entries - 1)
-    if k < 1:
-        return {"k": 1, "queries": 0, "recall": 1.0}
+    if k < 1 or keys_inside(index) is not None:  # an index that looks at every key finds them all
+        return {"k": max(k, 1), "queries": 0, "recall": 1.0}
     asked = np.sort(random.choice(entries, min(RECALL_QUERIES, entries), replace=False))
     queries = take(keys, asked)
     limits = exact_distances(queries, keys, k + 1)[:, -1:]

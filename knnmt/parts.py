@@ -56,11 +56,11 @@ class PartWriter:
     def file(self, column: str) -> Path:
         return self.folder / f"{column}.npy"
 
-    def put(self, position: int, keys: NDArray[np.float32]) -> None:
+    def put(self, position: int, keys: NDArray[np.floating[Any]]) -> None:
         """The keys of one segment's tokens, [tokens, dimension]; those that become entries are written."""
         self.put_kept(position, keys[np.asarray(self.segments[position].positions, dtype=np.intp)])
 
-    def put_kept(self, position: int, keys: NDArray[np.float32]) -> None:
+    def put_kept(self, position: int, keys: NDArray[np.floating[Any]]) -> None:
         """The keys of just those tokens of one segment that become entries."""
         first = self.rows[position]
         with np.errstate(over="ignore"):

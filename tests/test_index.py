@@ -95,7 +95,7 @@ def test_more_clusters_searched_find_more(tmp_path: Path) -> None:
 def test_recall_counts_what_is_missing(tmp_path: Path) -> None:
     """An index over other keys than the parts hold has almost no recall: the measure can fail."""
     keys, other = [clustered(2000, 16)], [clustered(2000, 16, seed=9)]
-    build_index(other, tmp_path / "index", on_entries=nothing)
+    build_index(other, tmp_path / "index", factory="SQ8", on_entries=nothing)
     assert measure_recall(open_index(tmp_path / "index", None), keys, np.random.default_rng(0))["recall"] < 0.5
 
 
