@@ -15,7 +15,7 @@ from bench.bars import draw_bars
 from bench.building import build_against_forward
 from bench.memory import peak_memory
 from bench.searching import DIMENSIONS, SIZES, searching
-from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating
+from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, where_time_goes
 from knnmt.errors import KnnmtError
 
 ADDED_TO = 1_000_000
@@ -23,6 +23,7 @@ RESULTS = Path(__file__).parent / "results" / "latest.json"
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "building": lambda arguments: build_against_forward(arguments.repeats),
     "translating": lambda arguments: translating(plan_of(arguments)),
+    "phases": lambda arguments: where_time_goes(plan_of(arguments)),
     "searching": lambda arguments: searching(
         tuple(arguments.size or SIZES), tuple(arguments.dimension or DIMENSIONS), arguments.repeats, arguments.keys_of
     ),
@@ -68,6 +69,8 @@ def add_options_of_translating(group: Any) -> None:
     group.add_argument("--batch", type=int, action="append", help="again for more tables (32 and 1)")
     group.add_argument("--beam", type=int, action="append", help="again for more tables (5 and 1)")
     group.add_argument("--threads", type=int, help="of every system; by default what PyTorch takes")
+    group.add_argument("--k", type=int, help="neighbours; by default as the store was tuned")
+    group.add_argument("--exact", action="store_true", help="a second row for each store: the paper's plain method")
     group.add_argument("--plot", type=picture, default=RESULTS.with_name("translating.png"), help="PNG or SVG")
 
 
@@ -82,6 +85,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         beams=tuple(arguments.beam or BEAMS),
         repeats=arguments.repeats,
         threads=arguments.threads,
+        k=arguments.k,
+        exact=arguments.exact,
     )
 
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 from sacrebleu.metrics import BLEU
 
+from bench.phases import phases, show_phases
 from bench.ratios import Work, show, speeds
 from bench.systems import System, by_generate, by_knnmt
 from knnmt import Translator, build_store
@@ -45,6 +46,8 @@ class Plan:
     beams: tuple[int, ...] = BEAMS
     repeats: int = 5
     threads: int | None = None
+    k: int | None = None  # None: as the store was tuned
+    exact: bool = False  # a second row for each store, with --exact
 
     def __post_init__(self) -> None:
         numbers = {"--sentences": [self.sentences], "--batch": self.batches, "--beam": self.beams}
@@ -91,6 +94,17 @@ def translating(plan: Plan) -> dict[str, Any]:
     }
 
 
+def where_time_goes(plan: Plan) -> dict[str, Any]:
+    """The phases of ours, without and with retrieval, at the first batch size."""
+    share_threads(plan.threads or torch.get_num_threads())
+    with tempfile.TemporaryDirectory() as folder:
+        ours = open_translators(plan, Path(folder))
+        text = in_order_of_length(read_text(plan), ours["knnmt"].translation_model)
+        result = phases(ours, text.sources, plan.batches[0])
+    show_phases(result, f"where the time goes: {len(text.sources)} sentences, batch {plan.batches[0]}, beam 5")
+    return result
+
+
 def share_threads(threads: int) -> int:
     """As many for all: PyTorch, the search for neighbours, and CTranslate2, which is told when it loads."""
     torch.set_num_threads(threads)
@@ -104,8 +118,11 @@ def open_translators(plan: Plan, folder: Path) -> dict[str, Translator]:
     model = model or load_model(plan.model or MODEL)
     translators = {"knnmt": Translator(model, None, SearchSettings(weight=0.0))}
     for given in plan.stores:
-        translators[f"knnmt, {row_name(given)}"] = with_store(model, given)
-    if len(translators) <= len(plan.stores):
+        translators[f"knnmt, {row_name(given)}"] = found = with_store(model, given, k=plan.k)
+        if plan.exact:
+            settings = replace(found.settings, exact=True)
+            translators[f"knnmt, {row_name(given)}, exact"] = Translator(model, found.retriever, settings)
+    if len(translators) <= len(plan.stores) * (2 if plan.exact else 1):
         raise SettingsError("--store: two of them have the same name; write NAME=FOLDER")
     if not plan.stores and not plan.source:
         memory = build_store(folder / "store", model, [demo_corpus("memory")])

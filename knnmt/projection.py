@@ -15,6 +15,7 @@ ROWS = 32  # rows at a time, where bytes are multiplied or exponentials summed
 CHUNK = 64  # neighbouring tokens of which first only the best is looked at
 SPARE = 22  # candidates more than wanted, so that an error of the bytes does not lose one
 HIGHEST_BYTE = 127
+LARGE = 16_384  # tokens, from which on bytes save more than the candidates cost
 
 
 class NextTokens(Protocol):
@@ -95,6 +96,10 @@ class Projection:
         self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
         self.room = torch.empty(0)
         self.packed: Any = None
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.weight) >= LARGE
 
     def exactly(self, states: torch.Tensor) -> NextTokens:
         """The next tokens after states [n, dimension]; valid until the next call."""

@@ -90,7 +90,8 @@ class Stepper:
             self.run(tokens[:, None], self.cache)
         except ProjectionReached:
             states = self.states[:, -1]
-            return self.projection.quickly(states) if self.quick else self.projection.exactly(states)
+            quick = self.quick and self.projection.is_large
+            return self.projection.quickly(states) if quick else self.projection.exactly(states)
         raise AssertionError("the network ran past its projection")
 
     def run(self, tokens: torch.Tensor, cache: Any) -> Any:
