@@ -19,7 +19,17 @@ from rich.table import Table
 
 from knnmt.clustering import assign
 from knnmt.exact import nearest, norms_of
-from knnmt.index import NPROBE, Keys, automatic_factory, centroids_of, make_index, plain_clusters, train, unpacked
+from knnmt.index import (
+    EXACT_ENTRIES,
+    NPROBE,
+    Keys,
+    automatic_factory,
+    centroids_of,
+    make_index,
+    plain_clusters,
+    train,
+    unpacked,
+)
 from knnmt.manifest import FileRecord, IndexRecord
 from knnmt.retrieval import IndexedEntries
 from knnmt.store import Store, map_column, read_rows
@@ -106,9 +116,7 @@ def searching(
 def measured(keys: GrownKeys, entries: int, repeats: int) -> dict[str, Any]:
     keys.grow(entries)
     dimension = keys.originals.shape[1]
-    factory = (
-        automatic_factory(entries, dimension) if entries > min(SIZES) else automatic_factory(entries + 1, dimension)
-    )
+    factory = automatic_factory(max(entries, EXACT_ENTRIES + 1), dimension)
     began = time.perf_counter()
     index = built(keys, factory)
     built_in = time.perf_counter() - began

@@ -1,13 +1,15 @@
-"""The benchmark of translating on a few sentences: its rows, ratios, BLEU and picture."""
+"""The benchmarks of translating, its phases and searching, at a tiny size: rows, ratios, BLEU and picture."""
 
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bench import searching
 from bench.bars import draw_bars
+from bench.phases import phases
 from bench.systems import by_generate
-from bench.translating import Plan, translating
+from bench.translating import Plan, open_translators, translating
 from knnmt import Store
 from knnmt.demo import read_demo
 from knnmt.errors import SettingsError
@@ -99,3 +101,24 @@ def test_a_plan_that_cannot_be(settings: dict[str, object], message: str) -> Non
 def test_two_stores_of_one_name_are_refused(store: Store, test_set: tuple[Path, Path]) -> None:
     with pytest.raises(SettingsError, match="two of them have the same name"):
         translating(Plan(stores=(str(store.path), str(store.path)), source=test_set[0]))
+
+
+def test_searching_reports_time_and_recall(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(searching, "ORIGINALS", 3000)
+    monkeypatch.setattr(searching, "CENTRES", 50)
+    small, large = searching.searching((3000, 6000), (16,), 1, None)
+    assert (small["entries"], large["entries"]) == (3000, 6000)
+    assert small["milliseconds"] > 0
+    assert 0.5 < large["recall"] <= 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_phases_add_up(tmp_path: Path) -> None:
+    translators = open_translators(Plan(), tmp_path)
+    result = phases(translators, ["Reinigen Sie die Kette."], 1)
+    for shares in result.values():
+        assert sum(share for phase, share in shares.items() if phase != "seconds") == pytest.approx(1, abs=0.01)
+        assert shares["decoder layers"] > 0
+    assert result["knnmt"]["mixing"] == 0
+    assert result["knnmt, demo's memory"]["mixing"] > 0
