@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -161,11 +162,15 @@ class IndexedEntries:
         self.first = first
         self.entries = index.entries
         self.allowed = allowed
-        self.index: Any = open_index(store.index_file(index), index.nprobe and (nprobe or index.nprobe))
+        self.open(store.index_file(index), index.nprobe and (nprobe or index.nprobe))
+
+    def open(self, file: Path, nprobe: int | None) -> None:
+        """The index, and whatever searches it faster than FAISS alone."""
+        self.index: Any = open_index(file, nprobe)
         self.nprobe = set_nprobe(self.index, None)
         self.probing = probing(self.index)
         keys = keys_inside(self.index)
-        self.exact = None if keys is None else ExactSearch(keys, allowed)
+        self.exact = None if keys is None else ExactSearch(keys, self.allowed)
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         if self.exact:

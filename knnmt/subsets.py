@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.exact import ExactSearch
-from knnmt.index import automatic_factory, build_index, ivf_of, keys_inside, make_index, open_index, set_nprobe
+from knnmt.index import automatic_factory, build_index, ivf_of, make_index
 from knnmt.retrieval import IndexedEntries, Retriever, StoreSearcher
 from knnmt.selection import live_segments
 from knnmt.store import COLUMNS, INDEX, Array, Store
@@ -107,10 +106,7 @@ class SubsetEntries(IndexedEntries):
         self.numbers = subset.entries
         self.entries = len(subset.entries)
         self.allowed = None
-        self.index = open_index(subset.file, subset.nprobe and (nprobe or subset.nprobe))
-        self.nprobe = set_nprobe(self.index, None)
-        keys = keys_inside(self.index)
-        self.exact = None if keys is None else ExactSearch(keys)
+        self.open(subset.file, subset.nprobe and (nprobe or subset.nprobe))
 
     def numbered(self, entries: Entries) -> Entries:
         return np.where(entries < 0, -1, self.numbers[entries])

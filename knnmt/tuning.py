@@ -24,6 +24,7 @@ from knnmt.translator import Translator
 from knnmt.versions import changing, commit
 
 SEED = 0
+TUNED = ("k", "temperature", "weight")
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
 FEWER_NEIGHBOURS = (16, 4)
 MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
@@ -41,7 +42,7 @@ class Candidate:
     sentences: int = 0  # that BLEU was computed on
 
     def to_json(self) -> dict[str, Any]:
-        settings = {name: value for name, value in asdict(self.settings).items() if name != "beam"}
+        settings = {name: value for name, value in asdict(self.settings).items() if name in TUNED}
         return settings | {name: value for name, value in asdict(self).items() if name != "settings"}
 
 
@@ -57,6 +58,7 @@ class Tuning:
     plain_decodes: float  # the run's cost, in decodes of the whole text by the model alone
     signature: dict[str, str]
     files: dict[str, str] = field(default_factory=dict)
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's `tuned`: the settings, and below `how` everything else."""
@@ -64,7 +66,7 @@ class Tuning:
         how = {
             **self.files,
             "lines": self.lines,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "date": self.date,
             "bleu": self.chosen.bleu,
             "sentences": self.chosen.sentences,
             "seed": SEED,
