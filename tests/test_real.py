@@ -161,7 +161,7 @@ def package_result(case: Case, store: Path) -> dict[str, Any]:
     knnmt("build", store, "--model", model_folder(case.model), *training, *languages, "--index", "Flat")
     settings = [f"--{name}={value}" for name, value in asdict(case.settings).items()]
     test = [*text_options(case, "test"), *limit(case.test_limit)]
-    result: dict[str, Any] = json.loads(knnmt("evaluate", "--store", store, *test, *settings, "--json"))
+    result: dict[str, Any] = json.loads(knnmt("evaluate", "--store", store, *test, *settings, "--exact", "--json"))
     return result
 
 
