@@ -32,7 +32,8 @@ from knnmt.index import (
 )
 from knnmt.manifest import FileRecord, IndexRecord
 from knnmt.retrieval import IndexedEntries
-from knnmt.store import Store, map_column, read_rows
+from knnmt.rows import RowReader
+from knnmt.store import Store, map_column
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 DIMENSIONS = (256, 512, 1024)
@@ -62,6 +63,7 @@ class GrownKeys:
             self.column[rows[0] : rows[-1] + 1] = self.copies(rows)
         self.column.flush()
         self.column, self.opened = np.load(self.file, mmap_mode="r"), self.file.open("rb")
+        self.reader = RowReader([self.column], [self.opened])
 
     def copies(self, rows: NDArray[np.int64]) -> Keys:
         """The first of each original is the original itself."""
@@ -73,7 +75,7 @@ class GrownKeys:
         """As a store does it."""
         assert name == "keys"
         distinct, places = np.unique(entries, return_inverse=True)
-        return np.asarray(read_rows(self.opened, self.column, distinct))[places]
+        return np.asarray(self.reader.read(np.zeros_like(distinct), distinct))[places]
 
     def index_file(self, _: IndexRecord | None) -> Path:
         return self.file.with_name("index.faiss")

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from knnmt.batching import pad
 from knnmt.errors import ModelError
@@ -33,8 +34,8 @@ class TranslationModel:
     """A loaded model and everything needed to feed it."""
 
     name: str
-    network: Any
-    tokenizer: Any
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
     target_tokenizer: Any  # FSMT keeps a vocabulary for each side; elsewhere the same object
     key_site: KeySite
     source_lang: str | None
@@ -131,7 +132,7 @@ def load_model(
     )
 
 
-def load_weights(name: str) -> tuple[Any, Any]:
+def load_weights(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The Hugging Face objects, in single precision: half is slower on a CPU."""
     place = model_folder(name)
     quiet()

@@ -31,6 +31,7 @@ from knnmt.manifest import Manifest, files_of
 from knnmt.manifest import ModelRecord as ModelRecord
 from knnmt.manifest import PartRecord as PartRecord
 from knnmt.manifest import read_manifest as read_manifest
+from knnmt.rows import RowReader
 
 INDEX = "index.faiss"
 HASHES = "hashes"
@@ -64,6 +65,7 @@ class Store:
     manifest: Manifest
     _columns: dict[str, list[Array]] = field(default_factory=dict, repr=False, compare=False)
     _files: dict[tuple[str, int], BinaryIO] = field(default_factory=dict, repr=False, compare=False)
+    _readers: dict[str, RowReader | None] = field(default_factory=dict, repr=False, compare=False)
     _pairs: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
     _tables: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -168,22 +170,23 @@ class Store:
         return all(part.has_keys for part in self.manifest.parts)
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """A column's rows for the given entries, [entries, …].
-
-        A row of a large column is read from its file and not through the mapping: a touched place would bring a whole
-        stretch of the file into this process's memory.
-        """
-        columns = self.columns(name)
+        """A column's rows for the given entries, [entries, …]."""
         distinct, places = np.unique(entries, return_inverse=True)
         parts = np.searchsorted(self.first_entries, distinct, side="right") - 1
-        rows = np.empty((len(distinct), *columns[0].shape[1:]), columns[0].dtype)
-        large = hasattr(os, "pread") and sum(column.nbytes for column in columns) > LARGE
-        for part in np.unique(parts):
-            here = parts == part
-            wanted = distinct[here] - self.first_entries[part]
-            column = columns[part]
-            rows[here] = read_rows(self.open_file(f"{name}.npy", part), column, wanted) if large else column[wanted]
-        return rows[places]
+        within = distinct - self.first_entries[parts]
+        reader = self.row_reader(name)
+        rows = rows_of(self.columns(name), parts, within) if reader is None else reader.read(parts, within)
+        found: Array = rows[places]
+        return found
+
+    def row_reader(self, name: str) -> RowReader | None:
+        """What reads the rows of a column that is too large to be touched."""
+        if name not in self._readers:
+            columns = self.columns(name)
+            large = hasattr(os, "pread") and sum(column.nbytes for column in columns) > LARGE
+            files = [self.open_file(f"{name}.npy", part) for part in range(len(columns))] if large else []
+            self._readers[name] = RowReader(columns, files) if large else None
+        return self._readers[name]
 
     def open_file(self, name: str, part: int) -> BinaryIO:
         if (name, part) not in self._files:
@@ -290,11 +293,12 @@ def starts(lengths: list[int]) -> NDArray[np.int64]:
     return np.cumsum([0, *lengths[:-1]], dtype=np.int64)
 
 
-def read_rows(file: BinaryIO, column: Any, rows: NDArray[np.int64]) -> Array:
-    """Some rows of a column that is mapped from the file, each read by itself."""
-    number, size, start = file.fileno(), column.nbytes // len(column), column.offset
-    read = b"".join([os.pread(number, size, start + row * size) for row in rows.tolist()])
-    found: Array = np.frombuffer(read, column.dtype).reshape(len(rows), *column.shape[1:])
+def rows_of(columns: list[Array], parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
+    """Row `rows[i]` of the column of part `parts[i]`, for every i."""
+    found = np.empty((len(rows), *columns[0].shape[1:]), columns[0].dtype)
+    for part in np.unique(parts):
+        here = parts == part
+        found[here] = columns[part][rows[here]]
     return found
 
 
