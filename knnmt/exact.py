@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 BLOCK = 16_384  # keys compared at a time
-CHUNK = 64  # neighbouring keys of which first only the best is looked at
+CHUNK = 32  # neighbouring keys of which first only the best is looked at
 MANY = 64  # queries, from which on the product is faster with the keys in front
 
 Keys = NDArray[np.float32]
@@ -79,8 +79,14 @@ def smallest(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     rows, width = scores.shape
     if width % CHUNK or width <= 4 * k * CHUNK:
         return scores.contiguous().topk(min(k, width), largest=False)
-    chunks = scores.view(rows, -1, CHUNK)
-    chosen = chunks.amin(dim=-1).topk(k, largest=False).indices  # [rows, k]
-    within = chunks.gather(1, chosen[:, :, None].expand(-1, -1, CHUNK)).reshape(rows, -1)
-    values, at = within.topk(k, largest=False)
-    return values, chosen.gather(1, at // CHUNK) * CHUNK + at % CHUNK
+    chosen = least_of_chunks(scores).topk(k, largest=False, sorted=False).indices  # [rows, k]
+    places = (chosen[:, :, None] * CHUNK + torch.arange(CHUNK)).view(rows, -1)
+    values, at = scores.gather(1, places).topk(k, largest=False)
+    return values, places.gather(1, at)
+
+
+def least_of_chunks(scores: torch.Tensor) -> torch.Tensor:
+    """The minimum of each chunk, [rows, chunks], read in the order in which the scores lie in memory."""
+    if scores.is_contiguous():
+        return scores.view(len(scores), -1, CHUNK).amin(dim=-1)
+    return scores.T.reshape(-1, CHUNK, len(scores)).amin(dim=1).T.contiguous()

@@ -44,7 +44,7 @@ def automatic_factory(entries: int, dimension: int) -> str:
     """
     if entries <= EXACT_ENTRIES:
         return "Flat"
-    clusters = 2 ** round(math.log2(2 * math.sqrt(entries)))
+    clusters = 2 ** int(math.log2(8 * math.sqrt(entries)))
     return f"IVF{clusters},PQ{code_pieces(dimension)}x4fs"
 
 

@@ -11,6 +11,7 @@ from knnmt.options import (
     Beam,
     Certain,
     Exact,
+    Int8,
     K,
     Limit,
     ModelOption,
@@ -48,6 +49,7 @@ def evaluate(
     nprobe: Nprobe = None,
     certain: Certain = None,
     exact: Exact = False,
+    int8: Int8 = False,
     where: WhereOption = None,
     limit: Limit = None,
     against: Annotated[
@@ -82,6 +84,7 @@ def evaluate(
         nprobe=nprobe,
         certain=certain,
         exact=exact,
+        int8=int8,
         where=where,
     )
     evaluation = evaluate_translator(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.exact import distances_less_norms, norms_of, smallest
+from knnmt.clustering import Centroids
 from knnmt.index import Keys, centroids_of, plain_clusters
 
 
@@ -23,17 +23,14 @@ class Probing:
         chain: Any = index.chain if isinstance(index, faiss.IndexPreTransform) else None
         self.transforms = [] if chain is None else [chain.at(place) for place in range(chain.size())]
         self.outer = index  # owns both
-        self.centroids = torch.from_numpy(centroids_of(plain_clusters(self.index)))
-        self.norms = norms_of(self.centroids)
+        self.centroids = Centroids(centroids_of(plain_clusters(self.index)))
 
     def search(self, queries: Keys, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Squared distances and entries, both [queries, k]; −1 where fewer were found."""
         asked = queries
         for transform in self.transforms:
             asked = transform.apply(asked)
-        tensor = torch.from_numpy(asked)
-        rough, clusters = smallest(distances_less_norms(tensor, self.centroids, self.norms), self.index.nprobe)
-        distances = rough + norms_of(tensor)[:, None]
+        distances, clusters = self.centroids.nearest(torch.from_numpy(asked), self.index.nprobe)
         found: tuple[NDArray[np.float32], NDArray[np.int64]] = self.index.search_preassigned(
             asked, k, clusters.contiguous().numpy(), distances.contiguous().numpy()
         )

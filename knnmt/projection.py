@@ -5,16 +5,16 @@ The quick one finds candidates by a product of bytes and computes those few anew
 whole vocabulary is corrected by what the candidates were off. A row's result does not depend on the rows beside it.
 """
 
-import warnings
 from typing import Any, NamedTuple, Protocol
 
 import torch
+
+from knnmt.bytewise import by_bytes, pack
 
 BLOCK = 4096  # tokens of the vocabulary projected at a time
 ROWS = 32  # rows at a time, where bytes are multiplied or exponentials summed
 CHUNK = 64  # neighbouring tokens of which first only the best is looked at
 SPARE = 22  # candidates more than wanted, so that an error of the bytes does not lose one
-HIGHEST_BYTE = 127
 LARGE = 16_384  # tokens, from which on bytes save more than the candidates cost
 
 
@@ -131,29 +131,6 @@ class Projection:
         if len(self.room) < rows:
             self.room = torch.full((rows, width), -torch.inf, device=self.weight.device)
         return self.room[:rows]
-
-
-def by_bytes(states: torch.Tensor, packed: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The product of states [n, dimension] and packed weights, and what to multiply each row of it with."""
-    scales = states.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-    # PyTorch chooses one range for all rows: with this row it is always −1 to 1, whatever the others are.
-    bounds = torch.tensor([-1.0, 1.0], device=states.device).expand(states.shape[1] // 2, 2).reshape(1, -1)
-    scaled = torch.cat([states / scales, bounds])
-    return torch.ops.quantized.linear_dynamic(scaled, packed, reduce_range=True)[:-1], scales
-
-
-def pack(weight: torch.Tensor) -> Any:
-    """Weights as bytes, with a scale for each token."""
-    scales = weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / HIGHEST_BYTE
-    zeros = torch.zeros(len(weight), dtype=torch.long)
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # PyTorch will replace this kind of tensor
-        rounded = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
-    return torch.ops.quantized.linear_prepack(rounded, None)
-
-
-def has_bytes(device: torch.device) -> bool:
-    """Whether there is a product of bytes that is worth it."""
-    return device.type == "cpu" and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
 def largest(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:

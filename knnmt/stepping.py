@@ -13,8 +13,9 @@ import torch
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from knnmt.bytewise import has_bytes
 from knnmt.model import TranslationModel
-from knnmt.projection import AllLogits, NextTokens, Projection, has_bytes
+from knnmt.projection import AllLogits, NextTokens, Projection
 
 CROSS_ATTENTION = "encoder_attn"  # as BART and all that descend from it call it
 SHARING = ("bart", "m2m_100", "marian", "mbart", "pegasus")  # FSMT and T5 have attention of their own kinds

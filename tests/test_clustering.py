@@ -3,8 +3,10 @@
 import faiss
 import numpy as np
 import pytest
+import torch
 
-from knnmt.clustering import assign, cluster
+import knnmt.clustering
+from knnmt.clustering import Centroids, assign, cluster, shared_out
 from knnmt.index import add_keys, make_index, plain_clusters, set_nprobe, train
 
 
@@ -33,6 +35,44 @@ def test_no_cluster_stays_empty_where_keys_repeat() -> None:
     centroids = cluster(keys, 4, np.random.default_rng(0))
     assert np.isfinite(centroids).all()
     assert centroids.shape == (4, 16)
+
+
+def test_many_clusters_are_nearly_as_tight_when_found_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = blobs(64, 50)
+    spread = {}
+    for many in (64, 65):  # in groups, and all at once
+        monkeypatch.setattr(knnmt.clustering, "MANY", many)
+        centroids = cluster(keys, 64, np.random.default_rng(0))
+        assert centroids.shape == (64, 16)
+        spread[many] = ((keys - centroids[assign(keys, centroids)]) ** 2).sum(axis=1).mean()
+    assert spread[64] < 1.25 * spread[65]
+
+
+def test_of_many_centroids_the_nearest_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They differ in few directions, as the states of a model do; distances are exact."""
+    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
+    monkeypatch.setattr(knnmt.clustering, "DIRECTIONS", 8)
+    random = np.random.default_rng(0)
+    scales = np.float32(0.8) ** np.arange(16, dtype=np.float32)
+    centroids, queries = (random.normal(size=(n, 16)).astype(np.float32) * scales for n in (500, 40))
+    distances, numbers = (found.numpy() for found in Centroids(centroids).nearest(torch.from_numpy(queries), 8))
+    every = ((queries[:, None] - centroids[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(distances, np.take_along_axis(every, numbers, 1), rtol=1e-3, atol=1e-4)
+    truth = every.argsort(axis=1)[:, :8]
+    assert np.mean([len(set(a) & set(b)) / 8 for a, b in zip(numbers, truth, strict=True)]) > 0.98
+
+
+@pytest.mark.parametrize(
+    ("total", "sizes", "shares"),
+    [
+        (4, [10, 10, 10, 10], [1, 1, 1, 1]),
+        (8, [30, 10], [6, 2]),
+        (5, [1000, 1, 1], [3, 1, 1]),
+        (3, [3], [3]),
+    ],
+)
+def test_clusters_are_shared_out_by_size(total: int, sizes: list[int], shares: list[int]) -> None:
+    assert shared_out(total, sizes) == shares
 
 
 @pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF16,PQ8x4", "IVF16,SQ8", "IVF16,PQ8x4fs"])

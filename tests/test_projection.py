@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from knnmt.projection import AllLogits, NextTokens, Projection, has_bytes, largest, rank
+from knnmt.bytewise import has_bytes
+from knnmt.projection import AllLogits, NextTokens, Projection, largest, rank
 
 VOCABULARY, DIMENSION, ROWS = 9001, 64, 40
 
