@@ -7,6 +7,7 @@ noise, each in the cluster of its original, so that ten million take minutes and
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from bench.cost import cost_of_retrieval
+from bench.translating import Plan
 from knnmt.clustering import assign
 from knnmt.exact import nearest, norms_of
 from knnmt.index import (
@@ -99,23 +102,26 @@ def keys_of(store: Store) -> Keys:
 
 
 def searching(
-    sizes: tuple[int, ...], dimensions: tuple[int, ...], repeats: int, store: str | None
+    sizes: tuple[int, ...], dimensions: tuple[int, ...], repeats: int, store: str | None, plan: Plan
 ) -> list[dict[str, Any]]:
-    """A row for each size and dimension."""
+    """A row for each size and dimension; with a store's keys, also what retrieval costs its model."""
     opened = Store.open(Path(store)) if store else None
+    cost = cost_of_retrieval(opened, plan, K) if opened else None
     wanted = (opened.manifest.model.dimension,) if opened else dimensions
     rows = []
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         for dimension in wanted:
             keys = GrownKeys(keys_of(opened) if opened else synthetic(dimension), Path(folder))
             for size in sizes:
-                rows.append(measured(keys, size, repeats))
+                rows.append(measured(keys, size, repeats, cost))
                 print_rows(rows[-1:])
     print_rows(rows)
     return rows
 
 
-def measured(keys: GrownKeys, entries: int, repeats: int) -> dict[str, Any]:
+def measured(
+    keys: GrownKeys, entries: int, repeats: int, cost: Callable[[IndexedEntries], dict[str, Any]] | None = None
+) -> dict[str, Any]:
     keys.grow(entries)
     dimension = keys.originals.shape[1]
     factory = automatic_factory(max(entries, EXACT_ENTRIES + 1), dimension)
@@ -129,7 +135,7 @@ def measured(keys: GrownKeys, entries: int, repeats: int) -> dict[str, Any]:
         "entries": entries, "dimension": dimension, "index": factory, "nprobe": NPROBE,
         "milliseconds": round(statistics.median(times) * 1e3, 2), "lowest": round(min(times) * 1e3, 2),
         "highest": round(max(times) * 1e3, 2), "recall": round(recall(searcher, keys, queries[:JUDGED]), 4),
-        "index_seconds": round(built_in, 1),
+        "index_seconds": round(built_in, 1), **(cost(searcher) if cost else {}),
     }  # fmt: skip
 
 

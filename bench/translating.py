@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from bench.phases import phases, show_phases
 from bench.ratios import Work, show, speeds
 from bench.systems import System, by_generate, by_knnmt
 from knnmt import Translator, build_store
+from knnmt.bytewise import layers_in_bytes
 from knnmt.decoding import SearchSettings
 from knnmt.demo import MODEL, K, demo_corpus, read_demo
 from knnmt.errors import SettingsError
@@ -48,6 +50,7 @@ class Plan:
     threads: int | None = None
     k: int | None = None  # None: as the store was tuned
     exact: bool = False  # a second row for each store, with --exact
+    int8: bool = False  # another row for each store, with --int8
 
     def __post_init__(self) -> None:
         numbers = {"--sentences": [self.sentences], "--batch": self.batches, "--beam": self.beams}
@@ -117,17 +120,27 @@ def open_translators(plan: Plan, folder: Path) -> dict[str, Translator]:
     model = model_of_store(open_retriever(plan.stores[0], nprobe=None).stores[0], plan.model) if plan.stores else None
     model = model or load_model(plan.model or MODEL)
     translators = {"knnmt": Translator(model, None, SearchSettings(weight=0.0))}
-    for given in plan.stores:
-        translators[f"knnmt, {row_name(given)}"] = found = with_store(model, given, k=plan.k)
+    names = [row_name(given) for given in plan.stores]
+    if len(set(names)) < len(names):
+        raise SettingsError("--store: two of them have the same name; write NAME=FOLDER")
+    for name, given in zip(names, plan.stores, strict=True):
+        translators[f"knnmt, {name}"] = found = with_store(model, given, k=plan.k)
         if plan.exact:
             settings = replace(found.settings, exact=True)
-            translators[f"knnmt, {row_name(given)}, exact"] = Translator(model, found.retriever, settings)
-    if len(translators) <= len(plan.stores) * (2 if plan.exact else 1):
-        raise SettingsError("--store: two of them have the same name; write NAME=FOLDER")
+            translators[f"knnmt, {name}, exact"] = Translator(model, found.retriever, settings)
+        if plan.int8:
+            translators[f"knnmt, {name}, int8"] = Translator(in_bytes(model), found.retriever, found.settings)
     if not plan.stores and not plan.source:
         memory = build_store(folder / "store", model, [demo_corpus("memory")])
         translators["knnmt, demo's memory"] = with_store(model, memory.path, k=K)
     return translators
+
+
+def in_bytes(model: TranslationModel) -> TranslationModel:
+    """The same model with its layers in bytes, beside the one that is not."""
+    network = deepcopy(model.network)
+    layers_in_bytes(network)
+    return replace(model, network=network)
 
 
 def row_name(given: str) -> str:

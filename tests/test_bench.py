@@ -11,6 +11,7 @@ from bench.phases import phases
 from bench.systems import by_generate
 from bench.translating import Plan, open_translators, translating
 from knnmt import Store
+from knnmt.bytewise import is_in_bytes
 from knnmt.demo import read_demo
 from knnmt.errors import SettingsError
 from knnmt.model import TranslationModel
@@ -107,11 +108,29 @@ def test_searching_reports_time_and_recall(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(searching, "ORIGINALS", 3000)
     monkeypatch.setattr(searching, "CENTRES", 50)
-    small, large = searching.searching((3000, 6000), (16,), 1, None)
+    small, large = searching.searching((3000, 6000), (16,), 1, None, Plan())
     assert (small["entries"], large["entries"]) == (3000, 6000)
     assert small["milliseconds"] > 0
     assert 0.5 < large["recall"] <= 1
     assert not list(tmp_path.iterdir())
+
+
+def test_searching_a_store_s_keys_says_what_retrieval_costs(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(searching, "automatic_factory", lambda *_: "IVF64,PQ32x4fs")
+    plan = Plan(sentences=SENTENCES, batches=(2,), beams=(2,), repeats=1)
+    (row,) = searching.searching((store.entries + 500,), (), 1, str(store.path), plan)
+    assert row["dimension"] == 256
+    assert 0 < row["with_/_without: lowest"] <= row["with_/_without: ratio"] <= row["with_/_without: highest"]
+
+
+def test_the_rows_of_variants(store: Store, tmp_path: Path) -> None:
+    plan = Plan(stores=(str(store.path),), exact=True, int8=True)
+    translators = open_translators(plan, tmp_path)
+    assert list(translators) == ["knnmt", "knnmt, memory", "knnmt, memory, exact", "knnmt, memory, int8"]
+    assert [is_in_bytes(translator.model) for translator in translators.values()] == [False, False, False, True]
 
 
 def test_phases_add_up(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""What retrieval costs: translating with it and without it, the same output each time, whatever the memory holds."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.ratios import compared, speeds
+from bench.systems import by_knnmt
+from bench.translating import Plan, in_order_of_length, read_text, share_threads
+from knnmt import Translator
+from knnmt.decoding import SearchSettings
+from knnmt.retrieval import IndexedEntries, Neighbours, Retriever
+from knnmt.store import Store
+from knnmt.translator import model_of_store
+
+HARDLY = 1e-9  # the weight of neighbours that are found, mixed in, and change nothing
+
+
+class Memory:
+    """Entries whose tokens mean nothing, searched as those of a store are."""
+
+    def __init__(self, searcher: IndexedEntries, vocabulary: int) -> None:
+        self.searcher, self.entries = searcher, searcher.entries
+        self.values = np.random.default_rng(0).integers(0, vocabulary, self.entries)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
+        distances, entries = self.searcher.search(queries, k)
+        none = entries < 0
+        tokens = np.where(none, 0, self.values[np.where(none, 0, entries)])
+        return Neighbours(np.where(none, np.inf, distances), entries, tokens)
+
+
+def cost_of_retrieval(store: Store, plan: Plan, k: int) -> Callable[[IndexedEntries], dict[str, Any]]:
+    """A function that compares speeds, given what is searched, with the model that made the store."""
+    share_threads(plan.threads or 2)
+    model = model_of_store(store, plan.model)
+    text = in_order_of_length(read_text(plan), model).sources
+    batch, beam = plan.batches[0], plan.beams[0]
+    batches = [text[first : first + batch] for first in range(0, len(text), batch)]
+
+    def work(translator: Translator) -> int:
+        return sum(one.tokens for some in batches for one in by_knnmt(translator, some, beam))
+
+    def measure(searcher: IndexedEntries) -> dict[str, Any]:
+        memory = Memory(searcher, model.network.config.vocab_size)
+        translators = {
+            "without": Translator(model, None, SearchSettings(weight=0.0)),
+            "with": Translator(model, cast(Retriever, memory), SearchSettings(k=k, weight=HARDLY)),
+        }
+        measured = speeds({name: partial(work, one) for name, one in translators.items()}, plan.repeats)
+        found = compared(measured["with"], measured["without"])
+        return {f"with_/_without: {key}": found[key] for key in ("ratio", "lowest", "highest")}
+
+    return measure
