@@ -34,7 +34,8 @@ class Centroids:
         else:
             rough = distances_less_norms(queries @ self.directions, self.rough, self.rough_norms)
             candidates = smallest(rough, CANDIDATES * n)[1]
-            products = torch.bmm(self.all[candidates], queries[:, :, None])[:, :, 0]
+            chosen = self.all.index_select(0, candidates.view(-1)).view(*candidates.shape, -1)
+            products = torch.bmm(queries[:, None], chosen.transpose(1, 2))[:, 0]
             near, order = (self.norms[candidates] - 2 * products).topk(n, largest=False)
             numbers = candidates.gather(1, order)
         return (near + norms_of(queries)[:, None]).clamp_min(0.0), numbers

@@ -1,7 +1,7 @@
 """Beam search with retrieval: the model's own `generate`, with its distribution mixed at every step."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from knnmt.ahead import Found, searching_ahead
 from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
@@ -41,6 +42,11 @@ class SearchSettings:
             raise SettingsError(f"--beam {self.beam}: must be at least 1")
         if not 0 < self.certain <= 1:
             raise SettingsError(f"--certain {self.certain:g}: must be above 0 and at most 1")
+
+    @property
+    def asks_always(self) -> bool:
+        """Whether neighbours are wanted whatever the model says."""
+        return self.exact or self.certain == 1
 
     def check_against(self, entries: int) -> None:
         if self.k > entries:
@@ -77,7 +83,7 @@ def mixed_logits(logits: torch.Tensor, catch: Catch, retriever: Retriever, setti
     return mix(flat, tokens, weights, settings.weight).reshape(logits.shape)
 
 
-def retrieve(keys: torch.Tensor, retriever: Retriever, settings: SearchSettings) -> tuple[torch.Tensor, torch.Tensor]:
+def retrieve(keys: torch.Tensor, retriever: Retriever, settings: SearchSettings) -> Found:
     """Neighbours' tokens and weights, both [n, k], for keys [batch, time, dimension] taken row by row."""
     queries = keys.reshape(-1, keys.shape[-1]).float().cpu().numpy()
     found = retriever.search(queries, settings.k)
@@ -104,10 +110,10 @@ class Asked:
 
 def retrieve_where_unsure(
     keys: torch.Tensor, ranking: Ranking, retriever: Retriever, settings: SearchSettings, asked: Asked
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> Found:
     """As `retrieve`, for keys [n, dimension]; where the model is certain, all weights are zero."""
     unsure = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
-    if settings.certain < 1 and not settings.exact:
+    if not settings.asks_always:
         unsure = ranking.certainty() <= settings.certain
     rows = torch.nonzero(unsure)[:, 0]
     asked.retrieved += len(rows)
@@ -123,18 +129,51 @@ def retrieve_where_unsure(
 
 @contextmanager
 def proposing(
-    network: Any, site: KeySite, retriever: Retriever | None, settings: SearchSettings, asked: Asked | None = None
+    network: Any,
+    site: KeySite,
+    retriever: Retriever | None,
+    settings: SearchSettings,
+    asked: Asked | None = None,
+    *,
+    ahead: bool = False,
 ) -> Iterator[Propose]:
-    """How beam search finds the best continuations: with neighbours, or plainly; `asked` counts."""
+    """How beam search finds the best continuations: with neighbours, or plainly.
+
+    `asked` counts. With `ahead` the search begins as soon as there are keys, if it need not wait for anything else.
+    """
     asked = asked or Asked()
     if retriever is None or settings.weight == 0:
         yield propose_plainly
-        return
-    with catching_keys(network, site) as catch:
+    elif ahead and settings.asks_always:
+        with proposing_ahead(network, site, retriever, settings, asked) as propose:
+            yield propose
+    else:
+        with catching_keys(network, site) as catch:
 
-        def propose(following: NextTokens, most: int) -> Proposal:
-            ranking = rank(following, most)
-            tokens, weights = retrieve_where_unsure(catch.keys[:, -1], ranking, retriever, settings, asked)
-            return Proposal(*mix_best(ranking, following.at(tokens), tokens, weights, settings.weight))
+            def find(ranking: Ranking) -> Found:
+                return retrieve_where_unsure(catch.keys[:, -1], ranking, retriever, settings, asked)
 
-        yield propose
+            yield proposer(find, settings.weight)
+
+
+@contextmanager
+def proposing_ahead(
+    network: Any, site: KeySite, retriever: Retriever, settings: SearchSettings, asked: Asked
+) -> Iterator[Propose]:
+    def search(keys: torch.Tensor) -> Found:
+        asked.retrieved += len(keys)
+        return retrieve(keys, retriever, settings)
+
+    with searching_ahead(search) as begun, catching_keys(network, site, seen=begun.begin):
+        yield proposer(lambda _: begun.result(), settings.weight)
+
+
+def proposer(find: Callable[[Ranking], Found], weight: float) -> Propose:
+    """Mixes what is found with what the model proposes."""
+
+    def propose(following: NextTokens, most: int) -> Proposal:
+        ranking = rank(following, most)
+        tokens, weights = find(ranking)
+        return Proposal(*mix_best(ranking, following.at(tokens), tokens, weights, weight))
+
+    return propose

@@ -165,7 +165,7 @@ class Store:
                 self.open_file("keys.npy", part)
         _ = self.removed
 
-    @property
+    @cached_property
     def has_keys(self) -> bool:
         return all(part.has_keys for part in self.manifest.parts)
 
