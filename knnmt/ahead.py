@@ -16,45 +16,50 @@ from torch import nn
 SMALL = 1 << 26  # multiplications of a step, up to which a second thread gains nothing
 
 Found = tuple[torch.Tensor, torch.Tensor]  # neighbours' tokens and weights, both [n, k]
+Search = Callable[[torch.Tensor], Found]  # of keys [n, dimension]
 
 
-def is_small_step(network: Any, rows: int) -> bool:
-    """Whether one thread is enough for the decoder and its projection over so many rows."""
+def rows_of_small_steps(network: Any) -> int:
+    """Up to how many rows one thread is enough for the decoder and its projection."""
     head = network.get_output_embeddings()
     modules = [*network.get_decoder().modules(), *([] if head is None else [head])]
     weights = sum(module.weight.numel() for module in modules if isinstance(module, nn.Linear))
-    return network.device.type == "cpu" and rows * weights <= SMALL
+    return SMALL // max(1, weights) if network.device.type == "cpu" else 0
 
 
 class SearchAhead:
-    """One search at a time, in a thread of its own."""
+    """Searches for the keys of each pass: in a thread of its own while there are few rows, else when asked."""
 
-    def __init__(self, search: Callable[[torch.Tensor], Found], pool: ThreadPoolExecutor) -> None:
-        self.search, self.pool = search, pool
+    def __init__(self, search: Search, few: int, pool: ThreadPoolExecutor) -> None:
+        self.search, self.few, self.pool = search, few, pool
+        self.keys = torch.empty(0)
         self.pending: Future[Found] | None = None
 
     def begin(self, keys: torch.Tensor) -> None:
         """For keys [n, time, dimension], of which the last of each row counts."""
-        self.pending = self.pool.submit(self.run, keys[:, -1])
+        self.keys = keys[:, -1]
+        self.pending = None
+        if len(keys) <= self.few:
+            if torch.get_num_threads() > 1:
+                torch.set_num_threads(1)
+            self.pending = self.pool.submit(self.run)
 
-    def run(self, keys: torch.Tensor) -> Found:
+    def run(self) -> Found:
         with torch.inference_mode():
-            return self.search(keys)
+            return self.search(self.keys)
 
     def result(self) -> Found:
-        """What the search that was begun last found."""
-        assert self.pending is not None, "no key was seen"
-        return self.pending.result()
+        """Of the search for the keys that were seen last."""
+        return self.run() if self.pending is None else self.pending.result()
 
 
 @contextmanager
-def searching_ahead(search: Callable[[torch.Tensor], Found]) -> Iterator[SearchAhead]:
-    """Inside, the model has one thread, and the search has another."""
+def searching_ahead(search: Search, few: int) -> Iterator[SearchAhead]:
+    """Inside, while there are at most so few rows, the model has one thread and the search has another."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(1, initializer=take_one_thread) as pool:
-            yield SearchAhead(search, pool)
+            yield SearchAhead(search, few, pool)
     finally:
         torch.set_num_threads(threads)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from knnmt.ahead import Found, searching_ahead
+from knnmt.ahead import Found, rows_of_small_steps, searching_ahead
 from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
@@ -134,17 +134,12 @@ def proposing(
     retriever: Retriever | None,
     settings: SearchSettings,
     asked: Asked | None = None,
-    *,
-    ahead: bool = False,
 ) -> Iterator[Propose]:
-    """How beam search finds the best continuations: with neighbours, or plainly.
-
-    `asked` counts. With `ahead` the search begins as soon as there are keys, if it need not wait for anything else.
-    """
+    """How beam search finds the best continuations: with neighbours, or plainly; `asked` counts."""
     asked = asked or Asked()
     if retriever is None or settings.weight == 0:
         yield propose_plainly
-    elif ahead and settings.asks_always:
+    elif settings.asks_always:
         with proposing_ahead(network, site, retriever, settings, asked) as propose:
             yield propose
     else:
@@ -160,11 +155,16 @@ def proposing(
 def proposing_ahead(
     network: Any, site: KeySite, retriever: Retriever, settings: SearchSettings, asked: Asked
 ) -> Iterator[Propose]:
+    """The search begins as soon as there are keys: it need not wait for what the model says."""
+
     def search(keys: torch.Tensor) -> Found:
         asked.retrieved += len(keys)
         return retrieve(keys, retriever, settings)
 
-    with searching_ahead(search) as begun, catching_keys(network, site, seen=begun.begin):
+    with (
+        searching_ahead(search, rows_of_small_steps(network)) as begun,
+        catching_keys(network, site, seen=begun.begin),
+    ):
         yield proposer(lambda _: begun.result(), settings.weight)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from knnmt.ahead import is_small_step
 from knnmt.batching import batches_by_tokens, pad
 from knnmt.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
 from knnmt.bytewise import layers_in_bytes
@@ -169,10 +168,7 @@ class Translator:
     def _search(self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules) -> list[Hypothesis]:
         """Outputs by our own beam search."""
         model = self.translation_model
-        ahead = is_small_step(model.network, len(ids) * rules.beam)
-        with proposing(
-            model.network, model.key_site, self.retriever, self.settings, self.asked, ahead=ahead
-        ) as propose:
+        with proposing(model.network, model.key_site, self.retriever, self.settings, self.asked) as propose:
             return BeamSearch(model, rules, propose, quick=not self.settings.exact).run(ids, mask)
 
     @torch.inference_mode()
