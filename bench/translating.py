@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -19,7 +18,6 @@ from bench.phases import phases, show_phases
 from bench.ratios import Work, show, speeds
 from bench.systems import System, by_generate, by_knnmt
 from knnmt import Translator, build_store
-from knnmt.bytewise import layers_in_bytes
 from knnmt.decoding import SearchSettings
 from knnmt.demo import MODEL, K, demo_corpus, read_demo
 from knnmt.errors import SettingsError
@@ -50,7 +48,6 @@ class Plan:
     threads: int | None = None
     k: int | None = None  # None: as the store was tuned
     exact: bool = False  # a second row for each store, with --exact
-    int8: bool = False  # another row for each store, with --int8
 
     def __post_init__(self) -> None:
         numbers = {"--sentences": [self.sentences], "--batch": self.batches, "--beam": self.beams}
@@ -128,19 +125,10 @@ def open_translators(plan: Plan, folder: Path) -> dict[str, Translator]:
         if plan.exact:
             settings = replace(found.settings, exact=True)
             translators[f"knnmt, {name}, exact"] = Translator(model, found.retriever, settings)
-        if plan.int8:
-            translators[f"knnmt, {name}, int8"] = Translator(in_bytes(model), found.retriever, found.settings)
     if not plan.stores and not plan.source:
         memory = build_store(folder / "store", model, [demo_corpus("memory")])
         translators["knnmt, demo's memory"] = with_store(model, memory.path, k=K)
     return translators
-
-
-def in_bytes(model: TranslationModel) -> TranslationModel:
-    """The same model with its layers in bytes, beside the one that is not."""
-    network = deepcopy(model.network)
-    layers_in_bytes(network)
-    return replace(model, network=network)
 
 
 def row_name(given: str) -> str:

@@ -7,9 +7,6 @@ import warnings
 from typing import Any
 
 import torch
-from torch import nn
-
-from knnmt.errors import SettingsError
 
 HIGHEST_BYTE = 127
 
@@ -36,32 +33,3 @@ def by_bytes(states: torch.Tensor, packed: Any) -> tuple[torch.Tensor, torch.Ten
     bounds[0, 0] = -1
     scaled = torch.cat([states / scales, bounds])
     return torch.ops.quantized.linear_dynamic(scaled, packed, reduce_range=True)[:-1], scales
-
-
-class ByteLinear(nn.Module):
-    """A linear layer whose weights are bytes. The layer itself stays inside: some models ask for its type."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.weight, self.bias, self.in_features = linear.weight, linear.bias, linear.in_features
-        self.offset = torch.zeros(linear.out_features) if linear.bias is None else linear.bias.detach()
-        self.packed = pack(linear.weight.detach())
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        product, scales = by_bytes(states.flatten(0, -2), self.packed)
-        return torch.addcmul(self.offset, product, scales).view(*states.shape[:-1], -1)
-
-
-def layers_in_bytes(network: Any) -> None:
-    """From now on, the linear layers of encoder and decoder multiply bytes; the projection stays as it is."""
-    if not has_bytes(network.device):
-        raise SettingsError("--int8: this processor has no product of bytes that PyTorch knows")
-    for half in (network.get_encoder(), network.get_decoder()):
-        for module in list(half.modules()):
-            for name, child in list(module.named_children()):
-                if isinstance(child, nn.Linear):
-                    setattr(module, name, ByteLinear(child))
-
-
-def is_in_bytes(network: nn.Module) -> bool:
-    return any(isinstance(module, ByteLinear) for module in network.modules())

@@ -10,7 +10,6 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from knnmt.bytewise import is_in_bytes
 from knnmt.corpus import check_plain
 from knnmt.decoding import SearchSettings
 from knnmt.errors import CorpusError, SettingsError
@@ -181,7 +180,6 @@ def paired_bootstrap(bleu: BLEU, base: Scores, knn: Scores) -> float:
 def signature_of(translator: Translator) -> str:
     """Everything that the number depends on."""
     model = f"{Path(translator.translation_model.name).name}@{translator.translation_model.fingerprint}"
-    model += "|int8" if is_in_bytes(translator.model) else ""
     settings = translator.settings
     if not translator.retriever:
         return f"model:{model}|beam:{settings.beam}|v:{__version__}"

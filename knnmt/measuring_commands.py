@@ -11,7 +11,6 @@ from knnmt.options import (
     Beam,
     Certain,
     Exact,
-    Int8,
     K,
     Limit,
     ModelOption,
@@ -49,7 +48,6 @@ def evaluate(
     nprobe: Nprobe = None,
     certain: Certain = None,
     exact: Exact = False,
-    int8: Int8 = False,
     where: WhereOption = None,
     limit: Limit = None,
     against: Annotated[
@@ -84,7 +82,6 @@ def evaluate(
         nprobe=nprobe,
         certain=certain,
         exact=exact,
-        int8=int8,
         where=where,
     )
     evaluation = evaluate_translator(

@@ -64,7 +64,6 @@ Certain = Annotated[
 Exact = Annotated[
     bool, typer.Option("--exact", help="The paper's plain method, without what makes it fast and hardly changes it.")
 ]
-Int8 = Annotated[bool, typer.Option("--int8", help="The model's layers in bytes: faster, and a little different.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N pairs.")]
 
@@ -113,27 +112,22 @@ def make_translator(
     target_lang: str | None = None,
     beam: int | None = None,
     exact: bool = False,
-    int8: bool = False,
     **retrieval: Any,
 ) -> "Translator":
     """A translator of stores, or of the base model alone; a flag that would have no effect is an error."""
     from knnmt.translator import Translator
 
-    if exact and int8:
-        raise SettingsError("--int8: not with --exact, which leaves out whatever changes a result")
     if stores:
         refuse({"target_lang": target_lang}, "a store knows its own; leave it out")
         where = retrieval.pop("where", None) or []
         return Translator.from_store(
-            stores, model=model, beam=beam, exact=exact, int8=int8, where=where, source_lang=source_lang, **retrieval
+            stores, model=model, beam=beam, exact=exact, where=where, source_lang=source_lang, **retrieval
         )
     if model is None:
         raise SettingsError("--store or --model is missing")
     refuse(retrieval, "only with --store; the model alone retrieves nothing")
     beams = 5 if beam is None else beam
-    return Translator.from_model(
-        model, source_lang=source_lang, target_lang=target_lang, beam=beams, exact=exact, int8=int8
-    )
+    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, beam=beams, exact=exact)
 
 
 def refuse(given: dict[str, Any], reason: str) -> None:

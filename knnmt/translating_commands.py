@@ -13,7 +13,6 @@ from knnmt.options import (
     Beam,
     Certain,
     Exact,
-    Int8,
     K,
     ModelOption,
     Nprobe,
@@ -48,7 +47,6 @@ def translate(
     nprobe: Nprobe = None,
     certain: Certain = None,
     exact: Exact = False,
-    int8: Int8 = False,
     where: WhereOption = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,7 +65,6 @@ def translate(
         nprobe=nprobe,
         certain=certain,
         exact=exact,
-        int8=int8,
         where=where,
     )
     if sys.stdin is None:

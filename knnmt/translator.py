@@ -9,7 +9,6 @@ import torch
 
 from knnmt.batching import batches_by_tokens, pad
 from knnmt.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
-from knnmt.bytewise import layers_in_bytes
 from knnmt.decoding import Asked, SearchSettings, mixing_in, proposing
 from knnmt.errors import SettingsError, StoreError
 from knnmt.explanation import Explanation, explain_tokens
@@ -65,7 +64,6 @@ class Translator:
         beam: int | None = None,
         certain: float | None = None,
         exact: bool = False,
-        int8: bool = False,
         nprobe: int | None = None,
         where: Sequence[str] = (),
         source_lang: str | None = None,
@@ -74,14 +72,11 @@ class Translator:
 
         A store may be given as `NAME=FOLDER:WEIGHT`. `where` holds conditions such as `corpus=house`: only sentence
         pairs that meet them are ever looked at. `source_lang` is for a model of many languages whose store was made
-        from another one. `exact` is the paper's plain method, without what makes it fast and hardly changes it; `int8`
-        makes it faster still, and changes it a little more.
+        from another one. `exact` is the paper's plain method, without what makes it fast and hardly changes it.
         """
         retriever = open_retriever(stores, nprobe=nprobe, where=where)
         given = {"k": k, "temperature": temperature, "weight": weight, "beam": beam, "certain": certain}
         loaded = model_of_store(retriever.stores[0], model, source_lang)
-        if int8:
-            layers_in_bytes(loaded.network)
         translator = cls(loaded, retriever, replace(settings_for(retriever, **given), exact=exact))
         translator._reopen = lambda: (open_retriever(stores, nprobe=nprobe, where=where), given)
         return translator
@@ -95,12 +90,9 @@ class Translator:
         target_lang: str | None = None,
         beam: int = 5,
         exact: bool = False,
-        int8: bool = False,
     ) -> "Translator":
         """The base model alone."""
         loaded = load_model(model, source_lang=source_lang, target_lang=target_lang)
-        if int8:
-            layers_in_bytes(loaded.network)
         return cls(loaded, None, SearchSettings(beam=beam, weight=0.0, exact=exact))
 
     @property

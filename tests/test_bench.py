@@ -11,7 +11,6 @@ from bench.phases import phases
 from bench.systems import by_generate
 from bench.translating import Plan, open_translators, translating
 from knnmt import Store
-from knnmt.bytewise import is_in_bytes
 from knnmt.demo import read_demo
 from knnmt.errors import SettingsError
 from knnmt.model import TranslationModel
@@ -127,10 +126,10 @@ def test_searching_a_store_s_keys_says_what_retrieval_costs(
 
 
 def test_the_rows_of_variants(store: Store, tmp_path: Path) -> None:
-    plan = Plan(stores=(str(store.path),), exact=True, int8=True)
+    plan = Plan(stores=(str(store.path),), exact=True)
     translators = open_translators(plan, tmp_path)
-    assert list(translators) == ["knnmt", "knnmt, memory", "knnmt, memory, exact", "knnmt, memory, int8"]
-    assert [is_in_bytes(translator.model) for translator in translators.values()] == [False, False, False, True]
+    assert list(translators) == ["knnmt", "knnmt, memory", "knnmt, memory, exact"]
+    assert [translator.settings.exact for translator in translators.values()] == [False, False, True]
 
 
 def test_phases_add_up(tmp_path: Path) -> None:
