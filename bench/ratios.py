@@ -24,13 +24,33 @@ def speeds(works: dict[str, Work], repeats: int) -> dict[str, list[float]]:
 
 
 def show(
-    title: str, measured: dict[str, list[float]], reference: str, *, bleu: dict[str, float] | None = None
+    title: str,
+    measured: dict[str, list[float]],
+    reference: str,
+    *,
+    tokens: dict[str, int] | None = None,
+    bleu: dict[str, float] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """A table of median speeds and of ratios to the reference, each ratio taken within a round."""
-    scores = {name: {"bleu": score} for name, score in (bleu or {}).items()}
-    rows = {name: compared(values, measured[reference]) | scores.get(name, {}) for name, values in measured.items()}
+    """A table of median speeds and of ratios to the reference, each ratio taken within a round.
+
+    With the tokens that each wrote for the same text, also how much sooner it was done with it.
+    """
+    rows = {name: compared(values, measured[reference]) for name, values in measured.items()}
+    for name in tokens or {}:
+        rows[name]["sooner"] = round(rows[name]["ratio"] * tokens[reference] / tokens[name], 3)
+    for name, score in (bleu or {}).items():
+        rows[name]["bleu"] = score
     table = Table(title=title, box=None)
-    for column in ("", "tokens/s", "ratio", "lowest", "highest", *(["BLEU"] if bleu else [])):
+    columns = [
+        "",
+        "tokens/s",
+        "ratio",
+        "lowest",
+        "highest",
+        *(["sooner"] if tokens else []),
+        *(["BLEU"] if bleu else []),
+    ]
+    for column in columns:
         table.add_column(column, justify="left" if not column else "right", no_wrap=not column)
     for name, row in rows.items():
         table.add_row(name, *(f"{value:,.{DIGITS.get(key, 2)}f}" for key, value in row.items()))

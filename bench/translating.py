@@ -16,7 +16,7 @@ from sacrebleu.metrics import BLEU
 
 from bench.phases import phases, show_phases
 from bench.ratios import Work, show, speeds
-from bench.systems import System, by_generate, by_knnmt
+from bench.systems import System, Translated, by_generate, by_knnmt
 from knnmt import Translator, build_store
 from knnmt.decoding import SearchSettings
 from knnmt.demo import MODEL, K, demo_corpus, read_demo
@@ -187,20 +187,25 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """One table: speed, ratio and, where there are references, BLEU of each system."""
     batches = [text.sources[first : first + batch] for first in range(0, len(text.sources), batch)]
-    said: dict[str, list[str]] = {}
+    said: dict[str, list[Translated]] = {}
     works = {name: work_of(system, batches, beam, said, name) for name, system in systems.items()}
     measured = speeds(works, repeats)
-    scores = {name: round(bleu.corpus_score(texts, None).score, 2) for name, texts in said.items()} if bleu else {}
+    tokens = {name: sum(output.tokens for output in outputs) for name, outputs in said.items()}
+    scores = {name: bleu_of(outputs, bleu) for name, outputs in said.items()} if bleu else {}
     title = f"translating {len(text.sources)} sentences, batch {batch}, beam {beam}"
-    return show(title, measured, REFERENCE, bleu=scores)
+    return show(title, measured, REFERENCE, tokens=tokens, bleu=scores)
 
 
-def work_of(system: System, batches: list[list[str]], beam: int, said: dict[str, list[str]], name: str) -> Work:
-    """Translates all batches, remembers the texts and returns the number of tokens."""
+def bleu_of(outputs: list[Translated], bleu: BLEU) -> float:
+    return round(bleu.corpus_score([output.text for output in outputs], None).score, 2)
+
+
+def work_of(system: System, batches: list[list[str]], beam: int, said: dict[str, list[Translated]], name: str) -> Work:
+    """Translates all batches, remembers the outputs and returns the number of tokens."""
 
     def work() -> int:
         outputs = [output for batch in batches for output in system(batch, beam)]
-        said[name] = [output.text for output in outputs]
+        said[name] = outputs
         return sum(output.tokens for output in outputs)
 
     return work

@@ -18,6 +18,11 @@ from typing import Any
 import pytest
 import reference
 
+from knnmt import Translator
+from knnmt.batching import pad
+from knnmt.beam import longest_output
+from knnmt.translator import text_tokens
+
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("KNNMT_SHARED", ROOT.parent / "shared"))
 CACHE = Path(os.environ.get("KNNMT_TEST_CACHE", Path.home() / ".cache" / "knnmt-tests"))
@@ -174,6 +179,28 @@ def test_reference_without_retrieval_equals_generate(case: Case) -> None:
     rows = system.model.generate(**batch, num_beams=5, max_length=system.max_length)[:, 1:].tolist()
     expected = [[token for token in row if token != system.pad] for row in rows]
     assert system.decode(sentences, reference.Settings(beam=5)) == expected
+
+
+@pytest.mark.parametrize("corpus", ["it", "koran"])
+def test_beam_search_gives_what_generate_gives(corpus: str) -> None:
+    """On 500 sentences, token for token."""
+    file = SHARED / "corpora" / corpus / "test.de"
+    if not file.exists():
+        pytest.skip(f"{file} does not exist")
+    translator = Translator.from_model("builtin:de-en", exact=True)
+    model = translator.translation_model
+    texts = sorted((line for line in reference.read_lines(file, 600) if line.strip()), key=len)[:500]
+    different = []
+    for first in range(0, len(texts), 32):
+        some = texts[first : first + 32]
+        ids, mask = pad(model.fitting_sources(some)[0], model.padding)
+        longest = longest_output(model)
+        rows = model.network.generate(input_ids=ids, attention_mask=mask, num_beams=5, max_length=longest)
+        expected = [tuple(text_tokens(row, model)) for row in rows.tolist()]
+        found = [translation.tokens for translation in translator.translations(some, batch_tokens=10**9)]
+        different += [text for text, one, other in zip(some, expected, found, strict=True) if one != other]
+    assert len(texts) == 500
+    assert different == []
 
 
 @pytest.mark.parametrize("case", CASES)
