@@ -34,7 +34,7 @@ class Memory:
 
 
 def cost_of_retrieval(store: Store, plan: Plan, k: int) -> Callable[[IndexedEntries], dict[str, Any]]:
-    """A function that compares speeds, given what is searched, with the model that made the store."""
+    """A function that says how much of its speed the model that made the store keeps, given what is searched."""
     share_threads(plan.threads or 2)
     model = model_of_store(store, plan.model)
     text = in_order_of_length(read_text(plan), model).sources
@@ -52,6 +52,6 @@ def cost_of_retrieval(store: Store, plan: Plan, k: int) -> Callable[[IndexedEntr
         }
         measured = speeds({name: partial(work, one) for name, one in translators.items()}, plan.repeats)
         found = compared(measured["with"], measured["without"])
-        return {f"with_/_without: {key}": found[key] for key in ("ratio", "lowest", "highest")}
+        return {"keeps": found["ratio"], "keeps_lowest": found["lowest"], "keeps_highest": found["highest"]}
 
     return measure

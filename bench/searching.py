@@ -182,7 +182,7 @@ def recall(searcher: IndexedEntries, keys: GrownKeys, queries: Keys) -> float:
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    table = Table(title=f"searching for {QUERIES} queries, k = {K}", box=None)
+    table = Table(title=f"searching for {QUERIES} queries, k = {K}", box=None, padding=(0, 1, 0, 0))
     for column in rows[0]:
         table.add_column(column.replace("_", " "), justify="left" if column == "index" else "right")
     for row in rows:

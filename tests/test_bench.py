@@ -122,7 +122,7 @@ def test_searching_a_store_s_keys_says_what_retrieval_costs(
     plan = Plan(sentences=SENTENCES, batches=(2,), beams=(2,), repeats=1)
     (row,) = searching.searching((store.entries + 500,), (), 1, str(store.path), plan)
     assert row["dimension"] == 256
-    assert 0 < row["with_/_without: lowest"] <= row["with_/_without: ratio"] <= row["with_/_without: highest"]
+    assert 0 < row["keeps_lowest"] <= row["keeps"] <= row["keeps_highest"]
 
 
 def test_the_rows_of_variants(store: Store, tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ def test_all_domains_are_the_same_in_one_store_and_in_several(recipe: SimpleName
     assert (several["entries"], several["knn"], several["knn_chrf"]) == (one["entries"], one["knn"], one["knn_chrf"])
 
 
+def test_only_the_domain_s_own_memory(recipe: SimpleNamespace, results: Path, corpora: Path) -> None:
+    places = ["--corpora", str(corpora), "--output", str(results)]
+    recipe.domains.main([*places, *SMALL, "--name", "own", "--domains", "koran", "--in-domain-only"])
+    assert rows(recipe, results, "own") == [("koran", "in-domain")]
+    command = recipe.steps.read_json(results / "results" / "own.json")["command"]
+    assert command.endswith("--domains koran --in-domain-only")
+
+
 def test_a_domain_without_test_text(recipe: SimpleNamespace, corpora: Path, tmp_path: Path) -> None:
     """The first lines of its dev text tune, the others test."""
     given = SimpleNamespace(corpora=corpora, output=tmp_path, languages=["de", "en"], half=1)
@@ -161,7 +169,7 @@ def test_nothing_is_run_twice(recipe: SimpleNamespace, results: Path, corpora: P
 def test_the_base_model_is_decoded_once_for_all_memories(recipe: SimpleNamespace, results: Path) -> None:
     commands = [recipe.steps.read_json(file)["command"] for file in (results / "steps").glob("evaluate-*.json")]
     files = [Path(command[command.index("--against") + 1]) for command in commands]
-    assert (len(files), len(set(files))) == (11, 4)  # koran, newstest2017, and many in two directions
+    assert (len(files), len(set(files))) == (12, 4)  # koran, newstest2017, and many in two directions
     assert all(len(file.read_text(encoding="utf-8").splitlines()) == 2 for file in files)
     koran = recipe.steps.read_json(results / "results" / "domains.json")["rows"]
     assert len({(row["base"], row["base_chrf"], row["base_speed"]) for row in koran}) == 1

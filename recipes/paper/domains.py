@@ -23,7 +23,7 @@ class Domains:
         self.steps = Steps.of(given)
         self.prefix = "" if given.name == "domains" else f"{given.name}-"
         self.texts = {domain: self.memory_text(domain, given.pairs) for domain in given.domains}
-        if given.general != "none":
+        if given.general != "none" and not given.in_domain_only:
             self.texts["general"] = self.memory_text(given.general, given.general_pairs)
         self.stores = {name: self.steps.build(self.store_name(name), [text]) for name, text in self.texts.items()}
 
@@ -47,7 +47,7 @@ class Domains:
         conditions: dict[str, tuple[list[Path], Path]] = {"in-domain": ([self.stores[domain]], self.stores[domain])}
         if "general" in self.stores:
             conditions["out-of-domain"] = ([self.stores["general"]], self.stores["general"])
-        if len(self.stores) > 1:
+        if len(self.stores) > 1 and not self.given.in_domain_only:
             joint = self.steps.join(f"{self.prefix}joint", list(self.stores.values()))
             # What is found in all stores together is what is found in the joint one, so its tuning serves both.
             conditions["all domains, several stores"] = (list(self.stores.values()), joint)
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--general", default="general", help="the out-of-domain text, or none")
     parser.add_argument("--pairs", type=int, help="of each domain at most")
     parser.add_argument("--general-pairs", type=int, default=100_000)
+    parser.add_argument("--in-domain-only", action="store_true", help="each domain with its own memory, nothing else")
     parser.add_argument("--half", type=int, default=HALF, help="dev lines to tune on, where there is no test text")
     given = parser.parse_args(arguments)
     domains = Domains(given)

@@ -225,8 +225,8 @@ def said(parser: argparse.ArgumentParser, given: argparse.Namespace, script: str
     shown = [f"python recipes/paper/{script}.py --corpora corpora"]
     for name, value in vars(given).items():
         if name not in ("corpora", "output") and value != parser.get_default(name) and value is not None:
-            text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-            shown.append(f"--{name.replace('_', '-')} {Path(text).name if name == 'model' else text}")
+            text = " ".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
+            shown.append(f"--{name.replace('_', '-')} {Path(text).name if name == 'model' else text}".strip())
     return " ".join(shown)
 
 
