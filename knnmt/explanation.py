@@ -105,6 +105,13 @@ class Explanation:
     tokens: list[ExplainedToken]
     cut: bool = False  # the source was longer than the model can take, and its end was left out
 
+    @property
+    def setting(self) -> str:
+        """In a reader's words, without what is as always."""
+        usual = {"certain": 1, "exact": False}
+        told = {name: value for name, value in self.settings.items() if usual.get(name) != value}
+        return ", ".join(name if value is True else f"{name} {value:g}" for name, value in told.items())
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -38,7 +38,7 @@ def page(explanation: Explanation) -> str:
         words=word_buttons(explanation.translation, words),
         first=most_remembered(words),
         panels="\n".join(panel(explanation, word, number) for number, word in enumerate(words)),
-        settings=escape(", ".join(f"{name} {value}" for name, value in explanation.settings.items())),
+        settings=escape(explanation.setting),
     )
 
 

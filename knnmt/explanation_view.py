@@ -62,8 +62,7 @@ def show_head(explanation: Explanation, console: Console) -> None:
     """The sentence, its translation, and the settings that it depends on."""
     console.print(Text(explanation.source, style="italic"))
     console.print(Text(explanation.translation, style="bold"))
-    settings = ", ".join(f"{name} {value}" for name, value in explanation.settings.items())
-    console.print(Text(f"({settings})", style="dim"), end="\n\n")
+    console.print(Text(f"({explanation.setting})", style="dim"), end="\n\n")
 
 
 def word_line(word: ExplainedWord, column: int) -> Text:

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tiny_models import ENGLISH, GERMAN, tiny_model
 from knnmt import Corpus, Explanation, Store, Translator, build_store
 from knnmt.batching import pad
 from knnmt.beam import BeamSearch, rules_of
-from knnmt.decoding import proposing
+from knnmt.decoding import SearchSettings, proposing
 from knnmt.demo import read_demo
 from knnmt.explanation import ExplainedToken, Memory, Neighbour, explain_word, marks_of, share_of_memory
 from knnmt.explanation_page import page, write_page
@@ -347,3 +347,15 @@ def test_wrong_calls(run: Run, store: Store, arguments: tuple[str, object], says
     result = run("explain", "--store", store.path, "--k", 8, *arguments, "Prüfen Sie den Akku.")
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
     assert says in result.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (SearchSettings(k=4, temperature=30.0, weight=0.55), "k 4, temperature 30, weight 0.55, beam 5"),
+        (SearchSettings(certain=0.9), "k 64, temperature 10, weight 0.5, beam 5, certain 0.9"),
+        (SearchSettings(exact=True), "k 64, temperature 10, weight 0.5, beam 5, exact"),
+    ],
+)
+def test_settings_are_told_without_the_usual(settings: SearchSettings, said: str) -> None:
+    assert Explanation("", "", None, None, asdict(settings), [], []).setting == said
