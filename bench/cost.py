@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bench.ratios import compared, speeds
@@ -35,7 +36,7 @@ class Memory:
 
 def cost_of_retrieval(store: Store, plan: Plan, k: int) -> Callable[[IndexedEntries], dict[str, Any]]:
     """A function that says how much of its speed the model that made the store keeps, given what is searched."""
-    share_threads(plan.threads or 2)
+    share_threads(plan.threads or torch.get_num_threads())
     model = model_of_store(store, plan.model)
     text = in_order_of_length(read_text(plan), model).sources
     batch, beam = plan.batches[0], plan.beams[0]

@@ -41,16 +41,8 @@ def show(
     for name, score in (bleu or {}).items():
         rows[name]["bleu"] = score
     table = Table(title=title, box=None)
-    columns = [
-        "",
-        "tokens/s",
-        "ratio",
-        "lowest",
-        "highest",
-        *(["sooner"] if tokens else []),
-        *(["BLEU"] if bleu else []),
-    ]
-    for column in columns:
+    further = [*(["sooner"] if tokens else []), *(["BLEU"] if bleu else [])]
+    for column in ("", "tokens/s", "ratio", "lowest", "highest", *further):
         table.add_column(column, justify="left" if not column else "right", no_wrap=not column)
     for name, row in rows.items():
         table.add_row(name, *(f"{value:,.{DIGITS.get(key, 2)}f}" for key, value in row.items()))
