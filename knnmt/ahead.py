@@ -48,9 +48,27 @@ class SearchAhead:
         with torch.inference_mode():
             return self.search(self.keys)
 
-    def result(self) -> Found:
-        """Of the search for the keys that were seen last."""
-        return self.run() if self.pending is None else self.pending.result()
+    def result(self, wanted: torch.Tensor | None = None) -> Found:
+        """Of the search for the keys that were seen last; rows that are not `wanted` [n] have no weights."""
+        if self.pending is not None:
+            tokens, weights = self.pending.result()
+            return tokens, weights if wanted is None else weights * wanted[:, None]
+        if wanted is None or bool(wanted.all()):
+            return self.run()
+        rows = torch.nonzero(wanted)[:, 0]
+        return spread(self.search(self.keys[rows]), rows, len(wanted)) if len(rows) else nothing(self.keys)
+
+
+def spread(found: Found, rows: torch.Tensor, height: int) -> Found:
+    """What was found for some rows, among rows without neighbours."""
+    tokens, weights = (part.new_zeros(height, part.shape[1]) for part in found)
+    tokens[rows], weights[rows] = found
+    return tokens, weights
+
+
+def nothing(keys: torch.Tensor) -> Found:
+    """One neighbour for each key, of no weight."""
+    return keys.new_zeros(len(keys), 1, dtype=torch.long), keys.new_zeros(len(keys), 1, dtype=torch.float)
 
 
 @contextmanager

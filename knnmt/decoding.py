@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from knnmt.ahead import Found, rows_of_small_steps, searching_ahead
+from knnmt.ahead import Found, SearchAhead, rows_of_small_steps, searching_ahead
 from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
@@ -98,7 +98,7 @@ def weights_of(found: Neighbours, temperature: float) -> torch.Tensor:
 
 @dataclass(slots=True)
 class Asked:
-    """How often a datastore was asked, and how often the model was certain enough without."""
+    """How often neighbours were used, and how often the model was certain enough without."""
 
     retrieved: int = 0
     skipped: int = 0
@@ -106,25 +106,6 @@ class Asked:
     @property
     def share_skipped(self) -> float:
         return self.skipped / max(1, self.retrieved + self.skipped)
-
-
-def retrieve_where_unsure(
-    keys: torch.Tensor, ranking: Ranking, retriever: Retriever, settings: SearchSettings, asked: Asked
-) -> Found:
-    """As `retrieve`, for keys [n, dimension]; where the model is certain, all weights are zero."""
-    unsure = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
-    if not settings.asks_always:
-        unsure = ranking.certainty() <= settings.certain
-    rows = torch.nonzero(unsure)[:, 0]
-    asked.retrieved += len(rows)
-    asked.skipped += len(keys) - len(rows)
-    if len(rows) == len(keys):
-        return retrieve(keys, retriever, settings)
-    tokens = torch.zeros(len(keys), settings.k, dtype=torch.long, device=keys.device)
-    weights = torch.zeros(len(keys), settings.k, device=keys.device)
-    if len(rows):
-        tokens[rows], weights[rows] = retrieve(keys[rows], retriever, settings)
-    return tokens, weights
 
 
 @contextmanager
@@ -139,33 +120,26 @@ def proposing(
     asked = asked or Asked()
     if retriever is None or settings.weight == 0:
         yield propose_plainly
-    elif settings.asks_always:
-        with proposing_ahead(network, site, retriever, settings, asked) as propose:
-            yield propose
-    else:
-        with catching_keys(network, site) as catch:
-
-            def find(ranking: Ranking) -> Found:
-                return retrieve_where_unsure(catch.keys[:, -1], ranking, retriever, settings, asked)
-
-            yield proposer(find, settings.weight)
-
-
-@contextmanager
-def proposing_ahead(
-    network: Any, site: KeySite, retriever: Retriever, settings: SearchSettings, asked: Asked
-) -> Iterator[Propose]:
-    """The search begins as soon as there are keys: it need not wait for what the model says."""
+        return
 
     def search(keys: torch.Tensor) -> Found:
-        asked.retrieved += len(keys)
         return retrieve(keys, retriever, settings)
 
+    # The search begins as soon as there are keys, where it need not wait for what the model says.
     with (
         searching_ahead(search, rows_of_small_steps(network)) as begun,
         catching_keys(network, site, seen=begun.begin),
     ):
-        yield proposer(lambda _: begun.result(), settings.weight)
+        yield proposer(lambda ranking: find_where_unsure(begun, ranking, settings, asked), settings.weight)
+
+
+def find_where_unsure(begun: SearchAhead, ranking: Ranking, settings: SearchSettings, asked: Asked) -> Found:
+    """Neighbours' tokens and weights for each row; where the model is certain, all weights are zero."""
+    unsure = None if settings.asks_always else ranking.certainty() <= settings.certain
+    retrieved = len(begun.keys) if unsure is None else int(unsure.sum())
+    asked.retrieved += retrieved
+    asked.skipped += len(begun.keys) - retrieved
+    return begun.result(unsure)
 
 
 def proposer(find: Callable[[Ranking], Found], weight: float) -> Propose:

@@ -108,7 +108,7 @@ def tune(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw what was found: a .png or .svg file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find k, temperature and weight on text with known translations, and make them the store's defaults."""
+    """Find k, temperature, weight and where to do without, on text with known translations: the store's defaults."""
     from knnmt.evaluation import read_test_set
     from knnmt.surface import check_drawable, draw_tuning
     from knnmt.tuning import tune as tune_translator
@@ -163,7 +163,7 @@ def sweep(
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
     fixed = {name: axes.fixed(name) for name in ("k", "temperature", "beam")}
-    translator = make_translator([str(store)], model, weight=weight, **fixed)
+    translator = make_translator([str(store)], model, weight=weight, certain=1.0, **fixed)
     found = sweep_translator(translator, axes, sources, references, output=csv, show_progress=sys.stderr.isatty())
     if plot:
         draw_sweep(found, plot)

@@ -3,7 +3,7 @@
 Likelihood proposes, BLEU decides. Likelihood is known for every setting after a single pass, but it likes to hedge: it
 may prefer higher temperatures, lower weights and more neighbours than those that translate best. So the likeliest
 setting, likely ones that lean the other way, and the paper's own are decoded, on more and more sentences, the better
-ones only.
+ones only. At last the chosen setting is tried without retrieval where the model is certain by itself.
 """
 
 import time
@@ -24,11 +24,14 @@ from knnmt.translator import Translator
 from knnmt.versions import changing, commit
 
 SEED = 0
-TUNED = ("k", "temperature", "weight")
+TUNED = ("k", "temperature", "weight", "certain")
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
 FEWER_NEIGHBOURS = (16, 4)
 MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
 ROUNDS = ((0.08, 3), (0.16, 2), (0.32, 1))  # share of the sentences that is decoded, and how many candidates stay
+CERTAINTIES = (0.5, 0.6, 0.7, 0.8, 0.9)  # of the model, from which on retrieval may be left out
+MOST_LOST = 0.1  # BLEU
+FEWEST_SKIPPED = 0.1  # of all searches: fewer are not worth a difference from the plain method
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Candidate:
     likelihood: float | None = None  # mean logarithm of the probability of a reference token
     bleu: float | None = None
     sentences: int = 0  # that BLEU was computed on
+    skipped: float = 0.0  # share of the steps without retrieval, because the model was certain
 
     def to_json(self) -> dict[str, Any]:
         settings = {name: value for name, value in asdict(self.settings).items() if name in TUNED}
@@ -69,6 +73,7 @@ class Tuning:
             "date": self.date,
             "bleu": self.chosen.bleu,
             "sentences": self.chosen.sentences,
+            "skipped": round(self.chosen.skipped, 3),
             "seed": SEED,
             "reference_tokens": self.surface.tokens,
             "left_out": self.surface.left_out,
@@ -77,7 +82,7 @@ class Tuning:
             "signature": self.signature,
             "candidates": [candidate.to_json() for candidate in self.candidates],
         }
-        return {"k": chosen.k, "temperature": chosen.temperature, "weight": chosen.weight, "how": how}
+        return {name: getattr(chosen, name) for name in TUNED} | {"how": how}
 
 
 def tune(
@@ -97,6 +102,7 @@ def tune(
         surface = survey_likelihood(model, translator.retriever, sources, references, advance=advance)
     jury = Jury(translator, sources, references)
     candidates = choose(jury, propose(surface, translator.settings.beam), show_progress=show_progress)
+    candidates = with_skipping(jury, candidates, show_progress=show_progress)
     return Tuning(
         chosen=candidates[0],
         candidates=candidates,
@@ -149,11 +155,13 @@ class Jury:
         """The candidate with its BLEU on the first sentences."""
         texts = self.translations.setdefault(candidate.settings, [])
         began = time.process_time()
-        new = self.with_settings(candidate.settings).translations(self.sources[len(texts) : sentences], advance=advance)
+        translator = self.with_settings(candidate.settings)
+        new = translator.translations(self.sources[len(texts) : sentences], advance=advance)
         texts += [translation.text for translation in new]
         self.work[candidate.settings] = self.work.get(candidate.settings, 0.0) + time.process_time() - began
-        bleu, _ = metrics(self.translator, self.references[:sentences])
-        return replace(candidate, bleu=round(bleu.corpus_score(texts, None).score, 2), sentences=sentences)
+        bleu = metrics(self.translator, self.references[:sentences])[0].corpus_score(texts, None).score
+        skipped = translator.asked.share_skipped
+        return replace(candidate, bleu=round(bleu, 2), sentences=sentences, skipped=skipped)
 
     def with_settings(self, settings: SearchSettings) -> Translator:
         return Translator(self.translator.translation_model, self.translator.retriever, settings)
@@ -179,6 +187,33 @@ def choose(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool =
             judged.sort(key=lambda candidate: -(candidate.bleu or 0.0))
             staying, left = judged[:places], judged[places:] + left
     return staying + left
+
+
+def with_skipping(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
+    """All candidates and those that skip retrieval, best first: the most skipped that costs hardly any BLEU."""
+    chosen = candidates[0]
+    if chosen.settings.weight == 0:
+        return list(candidates)
+    tried: list[Candidate] = []
+    best, low, high = chosen, 0, len(CERTAINTIES)
+    with progress_bar("skipping", len(CERTAINTIES).bit_length() * chosen.sentences, show=show_progress) as advance:
+        while low < high:
+            middle = (low + high) // 2
+            skipping = replace(
+                chosen, settings=replace(chosen.settings, certain=CERTAINTIES[middle]), origin="skipping"
+            )
+            tried.append(skipping := jury.judge(skipping, chosen.sentences, advance))
+            if skipping.skipped < FEWEST_SKIPPED:
+                high = middle
+            elif costs_nothing(skipping, chosen):
+                best, high = skipping, middle
+            else:
+                low = middle + 1
+    return [best, *(candidate for candidate in (*candidates, *tried) if candidate is not best)]
+
+
+def costs_nothing(skipping: Candidate, chosen: Candidate) -> bool:
+    return (skipping.bleu or 0.0) >= (chosen.bleu or 0.0) - MOST_LOST
 
 
 def rounds_for(lines: int) -> list[tuple[int, int]]:

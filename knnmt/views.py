@@ -11,7 +11,7 @@ from rich.text import Text
 from knnmt.evaluation import Evaluation
 from knnmt.store import Store
 from knnmt.sweep import Sweep
-from knnmt.tuning import Tuning
+from knnmt.tuning import TUNED, Candidate, Tuning
 
 
 def store_facts(store: Store) -> dict[str, object]:
@@ -84,7 +84,8 @@ def tuned_line(tuned: dict[str, Any] | None) -> str:
     """`k 16, temperature 30, weight 0.6: BLEU 31.20 on 500 sentences of dev.de, 2026-11-16`."""
     if not tuned:
         return "no"
-    settings = ", ".join(f"{name} {tuned[name]:g}" for name in ("k", "temperature", "weight") if name in tuned)
+    settings = ", ".join(f"{name} {tuned[name]:g}" for name in TUNED if name in tuned)
+    settings = settings.removesuffix(", certain 1")
     how = tuned.get("how")
     if not how:
         return settings
@@ -116,16 +117,23 @@ def show_tuning(tuning: Tuning, console: Console) -> None:
         settings, style = candidate.settings, "bold" if candidate is tuning.chosen else ""
         retrieval = (f"{settings.k}", f"{settings.temperature:g}") if settings.weight else ("–", "–")
         scores = (f"{candidate.likelihood:.3f}", f"{candidate.bleu:.2f}", f"{candidate.sentences:,}")
-        table.add_row(candidate.origin, *retrieval, f"{settings.weight:g}", *scores, style=style)
+        table.add_row(origin_of(candidate), *retrieval, f"{settings.weight:g}", *scores, style=style)
     console.print(table)
     show_tuning_cost(tuning, console)
+
+
+def origin_of(candidate: Candidate) -> str:
+    """`likeliest`, `skipping 12% at 0.8`."""
+    certain = candidate.settings.certain
+    return f"{candidate.origin} {candidate.skipped:.0%} at {certain:g}" if certain < 1 else candidate.origin
 
 
 def show_tuning_cost(tuning: Tuning, console: Console) -> None:
     chosen, surface = tuning.chosen.settings, tuning.surface
     points = surface.likelihoods.size
     left_out = f"; {surface.left_out:,} pairs empty or too long were left out of it" if surface.left_out else ""
-    console.print(f"chosen: k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}")
+    skipping = f", certain {chosen.certain:g}" if chosen.certain < 1 else ""
+    console.print(f"chosen: k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}{skipping}")
     console.print(f"likelihood of {points:,} settings on {surface.tokens:,} reference tokens{left_out}")
     console.print(f"cost: {tuning.seconds:,.0f} s, as {tuning.plain_decodes:.1f} decodes by the model alone")
     for name, signature in tuning.signature.items():

@@ -6,6 +6,7 @@ Without --model a small M2M-100 model is trained first, on the same text in all 
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ def train(given: argparse.Namespace) -> str:
         command = [sys.executable, str(TRAINING), "--architecture", "m2m_100", *corpora, "--output", str(folder)]
         resume = ["--resume"] if (folder / "run" / "checkpoint.pt").is_file() else []
         budget = ["--minutes", str(given.minutes), "--vocabulary", str(given.vocabulary)]
-        subprocess.run([*command, *budget, *resume], check=True)
+        subprocess.run([*command, *budget, *shlex.split(given.training), *resume], check=True)
     return str(model)
 
 
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--languages", nargs="+", default=["en", "de", "fr"], help="of the model that is trained")
     parser.add_argument("--minutes", type=float, default=120, help="of training")
     parser.add_argument("--vocabulary", type=int, default=8000, help="of the model that is trained")
+    parser.add_argument("--training", default="", help="further options of train.py, in one string")
     parser.add_argument("--directions", nargs="+", default=["de-en", "fr-en", "en-de", "en-fr", "de-fr", "fr-de"])
     parser.add_argument("--pairs", type=int, help="of the datastores at most")
     given = parser.parse_args(arguments)

@@ -11,6 +11,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -98,7 +99,8 @@ class Steps:
         """The options that serve this dev text best."""
         command = ("tune", store, *self.test_options(dev, self.dev_sentences), *more)
         tuned = self.once(f"tune-{name}", [store], *command)
-        return words(*(word for key in ("k", "temperature", "weight") for word in (f"--{key}", tuned[key])))
+        chosen = [word for key in ("k", "temperature", "weight") for word in (f"--{key}", tuned[key])]
+        return words(*chosen, *(("--certain", 1) if "certain" in tuned else ()))  # the paper asks at every step
 
     def evaluate(
         self, name: str, stores: Sequence[Path], test: Text, *more: object, languages: Sequence[str] = ()
@@ -226,6 +228,7 @@ def said(parser: argparse.ArgumentParser, given: argparse.Namespace, script: str
     for name, value in vars(given).items():
         if name not in ("corpora", "output") and value != parser.get_default(name) and value is not None:
             text = " ".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
+            text = shlex.quote(text) if name == "training" else text
             shown.append(f"--{name.replace('_', '-')} {Path(text).name if name == 'model' else text}".strip())
     return " ".join(shown)
 
