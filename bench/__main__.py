@@ -15,6 +15,7 @@ from bench.bars import draw_bars
 from bench.building import build_against_forward
 from bench.memory import peak_memory
 from bench.searching import DIMENSIONS, SIZES, searching
+from bench.shortcuts import shortcuts
 from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, where_time_goes
 from knnmt.errors import KnnmtError
 
@@ -24,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "building": lambda arguments: build_against_forward(arguments.repeats),
     "translating": lambda arguments: translating(plan_of(arguments)),
     "phases": lambda arguments: where_time_goes(plan_of(arguments)),
+    "shortcuts": lambda arguments: shortcuts(plan_of(arguments)),
     "searching": lambda arguments: searching(
         tuple(arguments.size or SIZES),
         tuple(arguments.dimension or DIMENSIONS),

@@ -153,7 +153,7 @@ def score_system(translator: Translator, sources: Sequence[str], bleu: BLEU, chr
     with progress_bar(label, len(sources), show=bool(label)) as advance:
         translations = translator.translations(sources, advance=advance)
     seconds = time.perf_counter() - began
-    tokens = sum(len(translation.tokens) for translation in translations)
+    tokens = sum({one.source: len(one.tokens) for one in translations}.values())  # what comes again is made once
     texts = [translation.text for translation in translations]
     return score_texts(texts, bleu, chrf, tokens_per_second=round(tokens / seconds, 1))
 

@@ -1,5 +1,6 @@
 """`Translator`: the one object that a library user needs."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -135,17 +136,21 @@ class Translator:
     def translations(
         self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, advance: Advance | None = None
     ) -> list[Translation]:
-        """Translations with their tokens, in the order of the texts; `advance` is told of each that is done."""
+        """Translations with their tokens, in the order of the texts; `advance` is told of each that is done.
+
+        A text that comes again is translated once.
+        """
         if isinstance(texts, str):
             raise SettingsError("translate takes a list of texts; for one text, give a list of one")
-        wanted = [position for position, text in enumerate(texts) if text.strip()]
-        sources, cut = self.translation_model.fitting_sources([texts[position] for position in wanted])
+        times = Counter(text for text in texts if text.strip())
+        wanted = list(times)
+        sources, cut = self.translation_model.fitting_sources(wanted)
         done = {}
         for row, output in self._decode(sources, batch_tokens):
-            done[wanted[row]] = self._translation(texts[wanted[row]], output, cut[row])
+            done[wanted[row]] = self._translation(wanted[row], output, cut[row])
             if advance:
-                advance(1, len(output.tokens))
-        return [done.get(position, Translation(text, "")) for position, text in enumerate(texts)]
+                advance(times[wanted[row]], len(output.tokens))
+        return [done.get(text) or Translation(text, "") for text in texts]
 
     def _decode(self, sources: list[list[int]], batch_tokens: int) -> Iterator[tuple[int, Hypothesis]]:
         """Row and output of each source, batch by batch."""

@@ -1,5 +1,6 @@
 """The benchmarks of translating, its phases and searching, at a tiny size: rows, ratios, BLEU and picture."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from bench import searching
 from bench.bars import draw_bars
 from bench.phases import phases
+from bench.shortcuts import shortcuts
+from bench.similar import Similar
 from bench.systems import by_generate
 from bench.translating import Plan, open_translators, translating
 from knnmt import Store
@@ -58,6 +61,28 @@ def test_rows_ratios_and_bleu(
     assert "BLEU" in printed
     draw_bars(result, tmp_path / "new" / "bars.svg")
     assert "knnmt, again" in (tmp_path / "new" / "bars.svg").read_text(encoding="utf-8")
+
+
+def test_shortcuts(store: Store, test_set: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    plan = replace(small_plan(store, *test_set), stores=(str(store.path),))
+    result = shortcuts(plan)
+    rows = result["rows"]
+    bleu = {name: row["bleu"] for name, row in rows.items()}
+    assert bleu["queries remembered"] == bleu["search at every step"]
+    # The demo's memory has fewer sentences than that: nothing that a search finds is missing.
+    assert bleu["among 512 similar sentences"] == bleu["search at every step"]
+    assert result["spared"]["queries remembered"] == 0
+    assert "among 64 similar sentences" in capsys.readouterr().out
+    with pytest.raises(SettingsError, match="one store"):
+        shortcuts(small_plan(store, *test_set))
+
+
+def test_similar_sentences() -> None:
+    """Rare words count most, and so do words of short sentences; a sentence without any is not similar at all."""
+    similar = Similar(["die Datei öffnen", "die Tür öffnen", "die Datei öffnen und dann wieder schließen", "蓝牙设备"])
+    table = {"Datei": [0, 2], "öffnen die Tür": [0, 1], "nichts davon": [], "牙设": [3]}
+    assert {text: similar.nearest(text, 2).tolist() for text in table} == table
+    assert similar.nearest("Datei", 1).tolist() == [0]
 
 
 @pytest.mark.usefixtures("without_ctranslate2")

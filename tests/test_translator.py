@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,6 +42,22 @@ def test_the_ends_of_the_scale(store: Store, weight: float) -> None:
     segment = read_demo("memory")[6]
     expected = at_end.base().translate([segment.source]) if weight == 0 else [segment.target]
     assert at_end.translate([segment.source]) == expected
+
+
+def test_a_text_that_comes_again_is_translated_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded, told = list[list[int]](), list[int]()
+    decode = Translator._decode
+
+    def count(self: Translator, sources: list[list[int]], batch_tokens: int) -> Any:
+        decoded.extend(sources)
+        return decode(self, sources, batch_tokens)
+
+    monkeypatch.setattr(Translator, "_decode", count)
+    texts = ["Der Akku ist leer.", "", "Die Bremse quietscht.", "Der Akku ist leer.", "Der Akku ist leer."]
+    found = translator.translations(texts, advance=lambda sentences, _: told.append(sentences))
+    assert [translation.source for translation in found] == texts
+    assert found[0] == found[3] == found[4]
+    assert (len(decoded), sorted(told)) == (2, [1, 3])
 
 
 def test_no_texts(translator: Translator) -> None:
