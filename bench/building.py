@@ -27,7 +27,7 @@ def build_against_forward(repeats: int) -> dict[str, dict[str, float]]:
             "forward pass": lambda: forward(model, sources, targets),
             "build": lambda: build(model, file, Path(folder) / "store"),
         }
-        return show("building ÷ bare forward pass (bar: 0.9)", speeds(works, repeats), "forward pass")
+        return show("building ÷ bare forward pass (bar: 0.95)", speeds(works, repeats), "forward pass")
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""Ways around a search, each against searching at every step: skipping it, remembering it, narrowing it down."""
+"""Ways around a search against searching at every step: skipping it, narrowing it down; and how often queries repeat."""
 
 import tempfile
 from collections.abc import Sequence
@@ -15,14 +15,24 @@ from rich.console import Console
 from bench.ratios import show, speeds
 from bench.similar import Similar, Subset, Subsets
 from bench.systems import System, Translated, by_knnmt
-from bench.translating import Plan, bleu_of, in_order_of_length, open_translators, read_text, share_threads, work_of
+from bench.translating import (
+    Plan,
+    bleu_of,
+    in_order_of_length,
+    open_translators,
+    read_text,
+    share_threads,
+    versions,
+    work_of,
+)
 from knnmt import Translator
 from knnmt.batching import pad
 from knnmt.beam import BeamSearch, rules_of
 from knnmt.decoding import proposing
 from knnmt.errors import SettingsError
-from knnmt.evaluation import metrics
+from knnmt.evaluation import metrics, signature_of
 from knnmt.retrieval import Neighbours, Retriever
+from knnmt.selection import live_segments
 from knnmt.store import Store
 
 REFERENCE = "search at every step"
@@ -30,24 +40,22 @@ CERTAINTIES = (0.9, 0.8, 0.7, 0.6)
 SENTENCES = (64, 256, 512)  # of a subset
 
 
-class Remembering:
-    """A retriever that knows what it was asked before, bit for bit."""
+class Counting:
+    """A retriever that counts what it was asked before, bit for bit."""
 
     def __init__(self, retriever: Retriever) -> None:
         self.retriever, self.entries = retriever, retriever.entries
-        self.known: dict[bytes, tuple[NDArray[np.float32], NDArray[np.int64]]] = {}
-        self.asked = self.hits = 0
+        self.known: set[bytes] = set()
+        self.asked = 0
+
+    @property
+    def share_repeated(self) -> float:
+        return 1 - len(self.known) / max(1, self.asked)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        names = [query.tobytes() for query in queries]
-        new = [row for row, name in enumerate(names) if name not in self.known]
-        self.asked += len(names)
-        self.hits += len(names) - len(new)
-        if new:
-            found = self.retriever.search(queries[new], k)
-            self.known |= {names[row]: (found.distances[place], found.tokens[place]) for place, row in enumerate(new)}
-        distances, tokens = (np.stack(parts) for parts in zip(*(self.known[name] for name in names), strict=True))
-        return Neighbours(distances, np.full(distances.shape, -1), tokens)
+        self.asked += len(queries)
+        self.known |= {query.tobytes() for query in queries}
+        return self.retriever.search(queries, k)
 
 
 def shortcuts(plan: Plan) -> dict[str, Any]:
@@ -57,7 +65,7 @@ def shortcuts(plan: Plan) -> dict[str, Any]:
         *_, ours = open_translators(plan, Path(folder)).values()
         if len(plan.stores) > 1 or not ours.stores:
             raise SettingsError("--store: shortcuts are measured on one store")
-        return compare_shortcuts(with_settings(ours, certain=1.0, beam=plan.beams[0]), plan)
+        return compare_shortcuts(with_settings(ours, certain=1.0, exact=False, beam=plan.beams[0]), plan)
 
 
 def compare_shortcuts(plain: Translator, plan: Plan) -> dict[str, Any]:
@@ -70,10 +78,12 @@ def compare_shortcuts(plain: Translator, plan: Plan) -> dict[str, Any]:
     scores = {name: bleu_of(outputs, bleu) for name, outputs in said.items()} if bleu else {}
     title = f"shortcuts: {len(text.sources)} sentences, batch {plan.batches[0]}, beam {plan.beams[0]}"
     rows = show(title, measured, REFERENCE, bleu=scores)
-    spared = searches_spared(plain, text.sources)
+    spared = queries_spared(plain, text.sources)
     for name, share in spared.items():
-        Console().print(f"{name}: {share:.1%} of the searches spared")
-    return {"rows": rows, "spared": spared}
+        Console().print(f"{name}: {share:.1%} of the queries")
+    signatures = {"knnmt": signature_of(plain)} | ({"bleu": str(bleu.get_signature())} if bleu else {})
+    about = {"sentences": len(text.sources), "repeats": plan.repeats, "threads": torch.get_num_threads()}
+    return about | {"versions": versions(), "signatures": signatures, "rows": rows, "spared": spared}
 
 
 def with_settings(translator: Translator, **changed: Any) -> Translator:
@@ -85,22 +95,19 @@ def systems_of(plain: Translator) -> dict[str, System]:
     systems: dict[str, System] = {REFERENCE: partial(by_knnmt, plain)}
     for certain in CERTAINTIES:
         systems[f"not where surer than {certain:g}"] = partial(by_knnmt, with_settings(plain, certain=certain))
-    systems["queries remembered"] = lambda texts, beam: by_knnmt(remembering(plain), texts, beam)
-    store = plain.stores[0]
-    similar = Similar(sources_of(store))
+    similar = Similar(sources_of(plain.stores[0]))
     for sentences in SENTENCES:
         systems[f"among {sentences} similar sentences"] = partial(by_subset, plain, similar, sentences)
+    both = with_settings(plain, certain=CERTAINTIES[0])
+    systems["both, 0.9 and 256"] = partial(by_subset, both, similar, 256)
     return systems
 
 
-def remembering(translator: Translator) -> Translator:
-    memory = Remembering(cast(Retriever, translator.retriever))
-    return Translator(translator.translation_model, cast(Retriever, memory), translator.settings)
-
-
 def sources_of(store: Store) -> list[str]:
+    """Of every segment; one that was removed has no words."""
     parts = range(len(store.manifest.parts))
-    return [text for part in parts for text in store.pairs_file(part).read(columns=["source"])["source"].to_pylist()]
+    texts = [text for part in parts for text in store.pairs_file(part).read(columns=["source"])["source"].to_pylist()]
+    return [text if live else "" for text, live in zip(texts, live_segments(store), strict=True)]
 
 
 @torch.inference_mode()
@@ -117,14 +124,13 @@ def by_subset(plain: Translator, similar: Similar, sentences: int, texts: Sequen
     return [Translated(model.decode(output.tokens), len(output.tokens)) for output in outputs]
 
 
-def searches_spared(plain: Translator, texts: Sequence[str]) -> dict[str, float]:
-    """Over the whole text, as one memory of queries would see it."""
+def queries_spared(plain: Translator, texts: Sequence[str]) -> dict[str, float]:
+    """Of all that beam search would ask over the whole text."""
     spared = {}
     for certain in CERTAINTIES:
         skipping = with_settings(plain, certain=certain)
         skipping.translate(texts)
-        spared[f"not where surer than {certain:g}"] = round(skipping.asked.share_skipped, 4)
-    remembered = remembering(plain)
-    remembered.translate(texts)
-    memory = cast(Remembering, remembered.retriever)
-    return spared | {"queries remembered": round(memory.hits / max(1, memory.asked), 4)}
+        spared[f"model surer than {certain:g}"] = round(skipping.asked.share_skipped, 4)
+    counting = Counting(cast(Retriever, plain.retriever))
+    Translator(plain.translation_model, cast(Retriever, counting), plain.settings).translate(texts)
+    return spared | {"the same as one before": round(counting.share_repeated, 4)}

@@ -142,7 +142,7 @@ def with_store(model: TranslationModel, given: str | Path, *, k: int | None = No
     retriever = open_retriever(given, nprobe=None)
     store: Store = retriever.stores[0]
     check_fingerprint(store, store.manifest.model, model.fingerprint, model.name)
-    return Translator(model, retriever, settings_for(retriever, k=k))
+    return Translator(model, retriever, settings_for(retriever, k=k, temperature=None, weight=None, certain=None))
 
 
 def ctranslate2_systems(model: TranslationModel, folder: Path, threads: int) -> dict[str, System]:
@@ -161,14 +161,14 @@ def ctranslate2_systems(model: TranslationModel, folder: Path, threads: int) -> 
 
 
 def read_text(plan: Plan) -> Text:
-    """The first sentences that are not empty."""
+    """The first sentences that are not empty, each once: ours would not decode one again."""
     if not plan.source:
         pairs = [(segment.source, segment.target) for segment in read_demo("test")]
     elif plan.target:
         pairs = list(zip(*read_test_set(plan.source, plan.target, None), strict=True))
     else:
         pairs = [(line, "") for line in read_lines(plan.source)]
-    pairs = [pair for pair in pairs if pair[0].strip()][: plan.sentences]
+    pairs = list({pair[0]: pair for pair in pairs if pair[0].strip()}.values())[: plan.sentences]
     if not pairs:
         raise SettingsError(f"--source {plan.source}: empty")
     has_references = plan.target or not plan.source

@@ -80,7 +80,15 @@ def mixed_logits(logits: torch.Tensor, catch: Catch, retriever: Retriever, setti
         return logits
     tokens, weights = retrieve(catch.keys, retriever, settings)
     flat = logits.reshape(-1, logits.shape[-1])
+    weights = weights * asking(flat, settings)[:, None]
     return mix(flat, tokens, weights, settings.weight).reshape(logits.shape)
+
+
+def asking(logits: torch.Tensor, settings: SearchSettings) -> torch.Tensor:
+    """Whether neighbours have a say in each row of logits, or the model is certain enough without, [n]."""
+    if settings.asks_always:
+        return torch.ones(len(logits), dtype=torch.bool, device=logits.device)
+    return (logits.amax(dim=-1) - logits.logsumexp(dim=-1)).exp() <= settings.certain
 
 
 def retrieve(keys: torch.Tensor, retriever: Retriever, settings: SearchSettings) -> Found:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from knnmt.decoding import SearchSettings, weights_of
+from knnmt.decoding import SearchSettings, asking, weights_of
 from knnmt.keys import catching_keys
 from knnmt.mixing import mix
 from knnmt.model import TranslationModel
@@ -166,8 +166,8 @@ def trace(
     """Each token with its probabilities and its neighbours."""
     logits, keys = states(model, source, tokens)
     found = retriever.search(keys.numpy(), settings.k)
-    weights = weights_of(found, settings.temperature)
-    mixed = mix(logits, torch.from_numpy(found.tokens), weights, settings.weight).exp()
+    weights, asked = weights_of(found, settings.temperature), asking(logits, settings)
+    mixed = mix(logits, torch.from_numpy(found.tokens), weights * asked[:, None], settings.weight).exp()
     alone = torch.softmax(logits, dim=-1)
     memory = Memory(model, retriever)
     explained = []
@@ -181,7 +181,7 @@ def trace(
                 model_probability=by_model,
                 neighbour_probability=by_neighbours,
                 probability=float(mixed[step, token]),
-                memory_share=share_of_memory(by_model, by_neighbours, settings.weight),
+                memory_share=share_of_memory(by_model, by_neighbours, settings.weight * float(asked[step])),
                 neighbours=memory.neighbours(found, weights[step], step),
             )
         )

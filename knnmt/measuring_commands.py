@@ -108,7 +108,7 @@ def tune(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw what was found: a .png or .svg file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find k, temperature, weight and where to do without, on text with known translations: the store's defaults."""
+    """Find k, temperature, weight and certainty on text with known translations, and make them the store's defaults."""
     from knnmt.evaluation import read_test_set
     from knnmt.surface import check_drawable, draw_tuning
     from knnmt.tuning import tune as tune_translator

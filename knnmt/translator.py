@@ -204,11 +204,10 @@ class Translator:
         """The translation, and for each of its tokens the neighbours behind it."""
         if self.retriever is None:
             raise StoreError("--store is missing: only a translation with a datastore can be explained")
-        settings = replace(self.settings, certain=1.0)  # neighbours for every word, also where they hardly matter
-        translation = Translator(self.translation_model, self.retriever, settings).translations([text])[0]
+        translation = self.translations([text])[0]
         with lock_of(self.model):
             return explain_tokens(
-                self.translation_model, self.retriever, settings, text, translation.tokens, translation.text
+                self.translation_model, self.retriever, self.settings, text, translation.tokens, translation.text
             )
 
 

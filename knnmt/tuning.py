@@ -29,9 +29,9 @@ FEWEST_SENTENCES = 100  # BLEU on fewer says little
 FEWER_NEIGHBOURS = (16, 4)
 MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
 ROUNDS = ((0.08, 3), (0.16, 2), (0.32, 1))  # share of the sentences that is decoded, and how many candidates stay
-CERTAINTIES = (0.5, 0.6, 0.7, 0.8, 0.9)  # of the model, from which on retrieval may be left out
+CERTAINTIES = (0.9, 0.8, 0.7, 0.6, 0.5)  # of the model, from which on retrieval may be left out
 MOST_LOST = 0.1  # BLEU
-FEWEST_SKIPPED = 0.1  # of all searches: fewer are not worth a difference from the plain method
+FEWEST_SKIPPED = 0.1  # of all steps: fewer are not worth a difference from the plain method
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,30 +190,18 @@ def choose(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool =
 
 
 def with_skipping(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
-    """All candidates and those that skip retrieval, best first: the most skipped that costs hardly any BLEU."""
-    chosen = candidates[0]
-    if chosen.settings.weight == 0:
-        return list(candidates)
+    """All candidates and those that skip retrieval, best first: the most skipped that loses hardly any BLEU."""
+    best = chosen = candidates[0]
     tried: list[Candidate] = []
-    best, low, high = chosen, 0, len(CERTAINTIES)
-    with progress_bar("skipping", len(CERTAINTIES).bit_length() * chosen.sentences, show=show_progress) as advance:
-        while low < high:
-            middle = (low + high) // 2
-            skipping = replace(
-                chosen, settings=replace(chosen.settings, certain=CERTAINTIES[middle]), origin="skipping"
-            )
-            tried.append(skipping := jury.judge(skipping, chosen.sentences, advance))
-            if skipping.skipped < FEWEST_SKIPPED:
-                high = middle
-            elif costs_nothing(skipping, chosen):
-                best, high = skipping, middle
-            else:
-                low = middle + 1
+    if chosen.settings.weight > 0:
+        with progress_bar("skipping", len(CERTAINTIES) * chosen.sentences, show=show_progress) as advance:
+            for certain in CERTAINTIES:
+                skipping = Candidate(replace(chosen.settings, certain=certain), "skipping")
+                tried.append(skipping := jury.judge(skipping, chosen.sentences, advance))
+                if (skipping.bleu or 0.0) < (chosen.bleu or 0.0) - MOST_LOST:
+                    break
+                best = skipping if skipping.skipped >= FEWEST_SKIPPED else best
     return [best, *(candidate for candidate in (*candidates, *tried) if candidate is not best)]
-
-
-def costs_nothing(skipping: Candidate, chosen: Candidate) -> bool:
-    return (skipping.bleu or 0.0) >= (chosen.bleu or 0.0) - MOST_LOST
 
 
 def rounds_for(lines: int) -> list[tuple[int, int]]:

@@ -116,7 +116,8 @@ def show_tuning(tuning: Tuning, console: Console) -> None:
     for candidate in tuning.candidates:
         settings, style = candidate.settings, "bold" if candidate is tuning.chosen else ""
         retrieval = (f"{settings.k}", f"{settings.temperature:g}") if settings.weight else ("–", "–")
-        scores = (f"{candidate.likelihood:.3f}", f"{candidate.bleu:.2f}", f"{candidate.sentences:,}")
+        likelihood = "–" if candidate.likelihood is None else f"{candidate.likelihood:.3f}"
+        scores = (likelihood, f"{candidate.bleu:.2f}", f"{candidate.sentences:,}")
         table.add_row(origin_of(candidate), *retrieval, f"{settings.weight:g}", *scores, style=style)
     console.print(table)
     show_tuning_cost(tuning, console)

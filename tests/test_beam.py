@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tiny_models import ARCHITECTURES, GERMAN, tiny_model
 
 from knnmt import Store, Translator
+from knnmt.batching import pad
 from knnmt.beam import BeamRules, Finished, rules_of
 from knnmt.decoding import SearchSettings
 from knnmt.demo import read_demo
@@ -177,3 +178,14 @@ def test_where_the_model_is_certain_nothing_is_retrieved(certain: float, exact: 
     assert translator.asked.retrieved + translator.asked.skipped > 0
     if skipped:
         assert [one.tokens for one in found] == [one.tokens for one in translator.base().translations(list(GERMAN))]
+
+
+def test_generate_does_without_neighbours_at_the_same_steps(store: Store) -> None:
+    translator = Translator.from_store(store.path, k=8, beam=2, certain=0.5)
+    model, texts = translator.translation_model, [pair.source for pair in read_demo("test")[:4]]
+    ours = [one.tokens for one in translator.translations(texts)]
+    assert 0 < translator.asked.share_skipped < 1
+    ids, mask = pad(model.fitting_sources(texts)[0], model.padding)
+    assert [tuple(one.tokens) for one in translator._generate(ids, mask)] == ours
+    always = Translator.from_store(store.path, k=8, beam=2)
+    assert [one.tokens for one in always.translations(texts)] != ours

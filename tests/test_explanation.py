@@ -107,6 +107,21 @@ def test_the_neighbours_are_those_that_beam_search_met(store: Store, other_store
         assert {place(near) for near, certain in zip(met, sure, strict=True) if certain} <= traced
 
 
+def test_where_the_model_was_certain_the_neighbours_had_no_say(store: Store) -> None:
+    """They are shown, with the weights that they would have had."""
+    translator = Translator.from_store(store.path, k=8, weight=0.4, certain=0.5)
+    explained = translator.explain(SOURCE)
+    assert explained.translation == translator.translate([SOURCE])[0]
+    assert explained.setting.endswith("certain 0.5")
+    alone = [token for token in explained.tokens if not token.memory_share]
+    certain = [token for token in alone if token.neighbour_probability > 0.01]
+    assert certain
+    assert len(alone) < len(explained.tokens)
+    for token in certain:
+        assert token.probability == pytest.approx(token.model_probability, abs=1e-5)
+        assert sum(near.weight for near in token.neighbours) == pytest.approx(1, abs=1e-4)
+
+
 def place(neighbour: Neighbour) -> tuple[str, int, str, str]:
     return neighbour.store, neighbour.segment, neighbour.prefix, neighbour.token
 

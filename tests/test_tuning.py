@@ -263,21 +263,19 @@ class Skipping(Jury):
 @pytest.mark.parametrize(
     ("known", "asked", "chosen"),
     [
-        ({0.7: (29.9, 0.3), 0.6: (29.95, 0.4), 0.5: (30.2, 0.5)}, [0.7, 0.6, 0.5], 0.5),
-        ({0.7: (29.9, 0.3), 0.6: (29.8, 0.4)}, [0.7, 0.6], 0.7),
-        ({0.7: (29.0, 0.3), 0.9: (29.9, 0.2), 0.8: (29.8, 0.25)}, [0.7, 0.9, 0.8], 0.9),
-        ({0.7: (29.0, 0.3), 0.9: (29.0, 0.1)}, [0.7, 0.9], 1.0),
-        ({0.7: (30.0, 0.05), 0.6: (30.0, 0.09), 0.5: (30.0, 0.1)}, [0.7, 0.6, 0.5], 0.5),
-        ({0.7: (30.0, 0.01), 0.6: (30.0, 0.02), 0.5: (30.0, 0.03)}, [0.7, 0.6, 0.5], 1.0),
+        ([(29.9, 0.2), (30.1, 0.25), (29.95, 0.3), (29.9, 0.4), (30.2, 0.5)], [0.9, 0.8, 0.7, 0.6, 0.5], 0.5),
+        ([(29.9, 0.2), (29.9, 0.25), (29.8, 0.3)], [0.9, 0.8, 0.7], 0.8),
+        ([(29.9, 0.2), (29.8, 0.25)], [0.9, 0.8], 0.9),
+        ([(29.8, 0.2)], [0.9], 1.0),
+        ([(30.0, 0.05), (30.0, 0.1), (29.0, 0.2)], [0.9, 0.8, 0.7], 0.8),
+        ([(30.0, 0.05), (30.0, 0.09), (29.0, 0.2)], [0.9, 0.8, 0.7], 1.0),
     ],
-    ids=["all", "one step", "the highest", "none", "few", "too few"],
+    ids=["all", "two steps", "one step", "none", "first too few", "too few"],
 )
-def test_the_most_that_may_be_skipped(
-    known: dict[float, tuple[float, float]], asked: list[float], chosen: float
-) -> None:
+def test_the_most_that_may_be_skipped(known: list[tuple[float, float]], asked: list[float], chosen: float) -> None:
     plain = Candidate(SearchSettings(weight=0.5), "paper", bleu=30.0, sentences=9)
     other = Candidate(SearchSettings(weight=0.2), "likeliest", bleu=29.0, sentences=9)
-    jury = Skipping(known)
+    jury = Skipping(dict(zip(asked, known, strict=True)))
     found = with_skipping(jury, [plain, other])
     assert (jury.asked, found[0].settings.certain) == (asked, chosen)
     assert (len(found), set(found[1:]) >= {other}) == (2 + len(asked), True)
