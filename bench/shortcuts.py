@@ -1,4 +1,4 @@
-"""Ways around a search against searching at every step: skipping it, narrowing it down; and how often queries repeat."""
+"""Ways around a search against searching at every step: skipping it, narrowing it down; how often queries repeat."""
 
 import tempfile
 from collections.abc import Sequence
@@ -98,8 +98,6 @@ def systems_of(plain: Translator) -> dict[str, System]:
     similar = Similar(sources_of(plain.stores[0]))
     for sentences in SENTENCES:
         systems[f"among {sentences} similar sentences"] = partial(by_subset, plain, similar, sentences)
-    both = with_settings(plain, certain=CERTAINTIES[0])
-    systems["both, 0.9 and 256"] = partial(by_subset, both, similar, 256)
     return systems
 
 
