@@ -23,23 +23,31 @@ types: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/generate_cli.py
 
+# BENCH: options, such as BENCH="translating --store STORE --source test.de --target test.en"
 bench: $(BENCH_READY)
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(BENCH)
 
-# The paper's experiments at small size, in hours; stopped, the same call goes on. OPUS names a Chinese-English model.
+# The paper's experiments, with the commands of docs/results.md; stopped, the same call goes on. OPUS names a
+# Chinese-English model. Whole texts and finer curves: make results SIZE= CAPS= FIGURES= MULTILINGUAL=
 CORPORA ?= corpora
 RESULTS ?= results
-RECIPE = $(BIN)/python recipes/paper/$(1).py --output $(RESULTS)
+SIZE ?= --sentences 400 --dev-sentences 150
+CAPS ?= --caps 1000 100
+FIGURES ?= --sentences 100 --k 1,4,16,64 --temperature 10,100 --sizes 0.1,0.3,1 --nprobe 1,4,16 --beam 1,5
+MULTILINGUAL ?= --sentences 200 --dev-sentences 60 --pairs 20000 --directions de-en fr-en en-de de-fr \
+	--minutes 25 --vocabulary 4000 --training "--dimension 128 --feed-forward 512 --encoder-layers 3 \
+	--decoder-layers 2 --processes 1 --accumulate 2"
+RECIPE = $(BIN)/python recipes/paper/$(1).py --output $(RESULTS) --corpora $(CORPORA)
 
 results: $(READY)
-	$(call RECIPE,single_pair) --corpora $(CORPORA)
-	$(call RECIPE,domains) --corpora $(CORPORA)
-	$(call RECIPE,downsampling) --corpora $(CORPORA)
-	$(call RECIPE,figures) --corpora $(CORPORA)
-	$(call RECIPE,multilingual) --corpora $(CORPORA)
-	test -z "$(OPUS)" || $(call RECIPE,domains) --corpora $(CORPORA) --name opus-mt --model "$(OPUS)" \
+	$(call RECIPE,single_pair) $(SIZE)
+	$(call RECIPE,domains) $(SIZE)
+	$(call RECIPE,downsampling) $(SIZE) $(CAPS)
+	$(call RECIPE,figures) $(FIGURES)
+	$(call RECIPE,multilingual) $(MULTILINGUAL)
+	test -z "$(OPUS)" || $(call RECIPE,domains) $(SIZE) --name opus-mt --model "$(OPUS)" \
 		--languages zh en --domains it-zh --general none
-	$(call RECIPE,tables)
+	$(BIN)/python recipes/paper/tables.py --output $(RESULTS)
 
 # torch first and by its pinned version: a CPU build of it that pip can find locally is then taken, and kept.
 $(READY): pyproject.toml constraints.txt

@@ -18,7 +18,9 @@ from tiny_models import tiny_folder
 
 from knnmt.cli import main
 from knnmt.demo import read_demo
+from knnmt.index import TRAINING_KEYS_PER_CLUSTER, automatic_factory
 from knnmt.model import load_weights
+from knnmt.retrieval import WIDER
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "paper"
 MODULES = sorted(path.stem for path in RECIPE.glob("*.py"))
@@ -253,6 +255,17 @@ def test_tables(recipe: SimpleNamespace, results: Path, tmp_path: Path) -> None:
 def test_a_page_without_markers(recipe: SimpleNamespace) -> None:
     with pytest.raises(SystemExit, match="needs one <!-- domains -->"):
         recipe.tables.put("", "domains", "")
+
+
+def test_what_the_full_scale_needs_is_what_the_code_does() -> None:
+    """README's account of 770 million entries of dimension 1,024."""
+    page = " ".join((RECIPE / "README.md").read_text(encoding="utf-8").split())
+    clusters = int(automatic_factory(770_000_000, 1024).removeprefix("IVF").split(",")[0])
+    keys = clusters * TRAINING_KEYS_PER_CLUSTER
+    assert f"reads {TRAINING_KEYS_PER_CLUSTER} keys a cluster" in page
+    assert f"has {clusters:,} clusters: {keys / 1e6:.1f} million keys of 4 KB" in page
+    assert f"{keys * 4 * 1024 / 1e9:.0f} GB of memory" in page
+    assert f"reads {WIDER * 64} keys of 2 KB" in page
 
 
 def test_the_paper_adds_up(recipe: SimpleNamespace) -> None:

@@ -189,7 +189,7 @@ def test_beam_search_gives_what_generate_gives(corpus: str) -> None:
         pytest.skip(f"{file} does not exist")
     translator = Translator.from_model("builtin:de-en", exact=True)
     model = translator.translation_model
-    texts = sorted((line for line in reference.read_lines(file, 600) if line.strip()), key=len)[:500]
+    texts = sorted([line for line in reference.read_lines(file, 600) if line.strip()][:500], key=len)
     different = []
     for first in range(0, len(texts), 32):
         some = texts[first : first + 32]
