@@ -141,8 +141,8 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
         quantizer = plain_clusters(index)
         if quantizer is not None:
             quantizer.add(cluster(sample, clusters, random))  # FAISS sees them and trains only its codes
-        if isinstance(index, faiss.IndexIVFPQFastScan):
-            sample = sample[random.permutation(len(sample))[:CODE_TRAINING_KEYS]]
+            if isinstance(index, faiss.IndexIVFPQFastScan):
+                sample = sample[random.permutation(len(sample))[:CODE_TRAINING_KEYS]]
         index.train(sample)
     except RuntimeError as error:
         raise SettingsError(f"--index {factory}: training failed on {entries:,} entries ({error})") from error

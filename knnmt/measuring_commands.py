@@ -123,11 +123,11 @@ def tune(
     tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
     if plot:
         draw_tuning(tuning, plot)
-    write_tuning(translator.stores[0], tuning)
     if as_json:
         print_json(tuning.to_json())
     else:
         show_tuning(tuning, output)
+    write_tuning(translator.stores[0], tuning)  # after it is shown: if the store is being changed, nothing is lost
     if len(sources) < FEW_SENTENCES:
         errors.print(
             f"knnmt: {len(sources)} sentences are few to tune on; what is best for them may not be best for others"

@@ -82,6 +82,14 @@ def test_any_factory_string_reaches_its_measured_recall(tmp_path: Path, factory:
     assert abs(again["recall"] - built.recall["recall"]) < 0.1
 
 
+def test_clusters_that_faiss_trains_see_the_whole_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its codes need few keys, its clusters do not."""
+    monkeypatch.setattr("knnmt.index.CODE_TRAINING_KEYS", 20)
+    keys = [np.random.default_rng(1).standard_normal((2000, 16)).astype(np.float16)]
+    built = build_index(keys, tmp_path / "index", factory="IVF32_HNSW8,PQ8x4fs", on_entries=nothing)
+    assert built.factory == "IVF32_HNSW8,PQ8x4fs"
+
+
 def test_more_clusters_searched_find_more(tmp_path: Path) -> None:
     keys = in_parts(np.random.default_rng(0).normal(size=(4000, 16)).astype(np.float16), 2000)
     build_index(keys, tmp_path / "index", factory="IVF64,Flat", on_entries=nothing)

@@ -36,6 +36,7 @@ from knnmt.tuning import (
     work_of,
     write_tuning,
 )
+from knnmt.versions import locked
 from knnmt.views import tuned_line
 
 INF = np.inf
@@ -326,6 +327,14 @@ def test_the_choice_is_the_new_default(copied: Store, tuning: Tuning) -> None:
     assert (how["source"], how["target"], how["lines"], how["bleu"]) == ("dev.de", "dev.en", LINES, tuning.chosen.bleu)
     assert f"|k:{chosen.k}|T:{chosen.temperature:g}|weight:{chosen.weight:g}|beam:{BEAM}|" in how["signature"]["knnmt"]
     assert len(how["candidates"]) == len(tuning.candidates)
+
+
+def test_a_store_that_is_being_changed_still_shows_the_choice(run: Run, copied: Store, dev: tuple[object, ...]) -> None:
+    """Half an hour of work must not end in one line of error alone."""
+    with locked(copied.path):
+        code, out, err = run("tune", copied.path, *dev)
+    assert (code, "being changed by another process" in err) == (2, True)
+    assert "chosen: k " in out
 
 
 def test_a_store_that_changed_meanwhile_keeps_its_change(copied: Store, tuning: Tuning) -> None:
