@@ -197,6 +197,29 @@ def test_tuning_may_take_fewer_sentences(
     assert [arguments[arguments.index("--limit") + 1] for arguments in asked] == limits
 
 
+@pytest.mark.parametrize(("found", "more"), [({}, []), ({"certain": 0.7}, ["--certain", "1"])])
+def test_the_paper_asks_at_every_step(
+    recipe: SimpleNamespace,
+    tmp_path: Path,
+    found: dict[str, float],
+    more: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever tuning would skip; earlier tunings knew of no skipping, and their evaluations stay valid."""
+    tuned = {"k": 8, "temperature": 10.0, "weight": 0.5} | found
+    monkeypatch.setattr(recipe.steps.Steps, "once", lambda *_: tuned)
+    steps = recipe.steps.Steps.of(recipe.steps.options("").parse_args(["--output", str(tmp_path)]))
+    given = steps.tune("x", Path("x"), (Path("dev.de"), Path("dev.en")))
+    assert given == ["--k", "8", "--temperature", "10.0", "--weight", "0.5", *more]
+
+
+def test_options_of_the_training_are_said_in_one_string(recipe: SimpleNamespace) -> None:
+    parser = recipe.steps.options("")
+    parser.add_argument("--training", default="")
+    said = recipe.steps.said(parser, parser.parse_args(["--training", "--dimension 8 --heads 2"]), "multilingual")
+    assert said == "python recipes/paper/multilingual.py --corpora corpora --training '--dimension 8 --heads 2'"
+
+
 def test_what_an_earlier_version_evaluated_is_not_run_again(
     recipe: SimpleNamespace, results: Path, corpora: Path, run: list[str], tmp_path: Path
 ) -> None:

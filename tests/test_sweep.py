@@ -1,6 +1,7 @@
 """Sweeps: nested parts of a store, which points are run, what is run again, and the pictures."""
 
 import csv
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from knnmt.model import TranslationModel
 from knnmt.retrieval import Retriever
 from knnmt.subsets import Nesting, check_trainable, factory_for, make_subset
 from knnmt.sweep import COLUMNS, Axes, Point, Study, Sweep, Table, numbers, plan, sweep
+from knnmt.versions import changing, commit
 
 LINES = 3
 
@@ -232,6 +234,21 @@ def test_the_command(run: Run, clustered: Store, test_set: tuple[object, ...], t
     assert rows == [(None, 1, 0.0, None), (2, 1, 0.7, 1), (2, 1, 0.7, 4)]
     assert out.count("\n") == 4
     assert (tmp_path / "a.svg").stat().st_size > 1000
+
+
+def test_a_store_tuned_to_skip_is_asked_at_every_step(
+    run: Run, store: Store, test_set: tuple[object, ...], tmp_path: Path
+) -> None:
+    plain = Store.open(shutil.copytree(store.path, tmp_path / "store"))
+    call = (*test_set, "--limit", 2, "--k", "2,4", "--beam", 1, "--output")
+    assert run("sweep", plain.path, *call, tmp_path / "plain.csv")[0] == 0
+    with changing(plain.path) as now:
+        commit(now, "tuned", tuned={"certain": 1e-9})
+    assert Translator.from_store(plain.path).settings.certain == 1e-9
+    assert run("sweep", plain.path, *call, tmp_path / "tuned.csv")[0] == 0
+    swept = [[row.bleu for row in Table(tmp_path / name).rows.values()] for name in ("plain.csv", "tuned.csv")]
+    assert swept[0] == swept[1]
+    assert len(set(swept[0])) > 1
 
 
 # Wrong calls: options beside a good text and output, and what the one line must say.
