@@ -18,6 +18,7 @@ from knnmt.tuning import Candidate, Tuning
 ENDINGS = (".png", ".svg")
 INCHES = (12.0, 5.3)
 COLOURS_FROM = 20  # percentile: the worst corner is so bad that it would take all colours for itself
+LABEL_WIDTH = 2  # cells
 AXES = ("k", "temperature", "weight")
 
 
@@ -48,8 +49,9 @@ def draw_tuning(tuning: Tuning, file: Path) -> None:
 
 def title_of(tuning: Tuning) -> str:
     chosen = tuning.chosen.settings
+    skipping = f", certain {chosen.certain:g}" if chosen.certain < 1 else ""
     return (
-        f"★ k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}: "
+        f"★ k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}{skipping}: "
         f"BLEU {tuning.chosen.bleu:.2f} on {tuning.chosen.sentences:,} of {tuning.lines:,} sentences\n"
         "colour: likelihood of the references; marks: settings that were decoded, with their BLEU"
     )
@@ -65,7 +67,7 @@ def draw_view(axes: Any, tuning: Tuning, *, across: str, upwards: str) -> Any:
     colours = axes.imshow(cells, origin="lower", aspect="auto", cmap="viridis", vmin=worst)
     name_ticks(axes.set_xticks, values_along(tuning, across))
     name_ticks(axes.set_yticks, values_along(tuning, upwards))
-    axes.set(xlabel=across, ylabel=upwards, title=f"best {left_out} of each cell")
+    axes.set(xlabel=across, ylabel=upwards, title=f"each cell at its best {left_out}")
     mark(axes, tuning, across, upwards)
     return colours
 
@@ -82,16 +84,19 @@ def name_ticks(set_ticks: Any, values: Sequence[float]) -> None:
 
 def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
     """Candidates with retrieval; where several fall on one place, the best of them."""
-    marked: set[tuple[int, int]] = set()
+    marked: dict[tuple[int, int], Candidate] = {}
     for candidate in tuning.candidates:
-        place = (place_of(tuning, candidate, across), place_of(tuning, candidate, upwards))
-        if candidate.settings.weight == 0 or place in marked:
-            continue
-        marked.add(place)
+        if candidate.settings.weight > 0:
+            place = (place_of(tuning, candidate, across), place_of(tuning, candidate, upwards))
+            marked.setdefault(place, candidate)
+    for (column, row), candidate in marked.items():
         chosen = candidate is tuning.chosen
-        axes.plot(*place, marker="*" if chosen else "o", markersize=16 if chosen else 7, color="red", mec="white")
+        axes.plot(column, row, marker="*" if chosen else "o", markersize=16 if chosen else 7, color="red", mec="white")
+        # The label stands on the left, or above where another mark is so near that it would be covered.
+        crowded = any((column - left, row) in marked for left in range(1, LABEL_WIDTH + 1))
+        offset, sides = ((0, 9), ("center", "bottom")) if crowded else ((-9, 0), ("right", "center"))
         axes.annotate(
-            f"{candidate.bleu:.2f}", place, xytext=(-9, 0), textcoords="offset points", ha="right", va="center",
+            f"{candidate.bleu:.2f}", (column, row), xytext=offset, textcoords="offset points", ha=sides[0], va=sides[1],
             color="white", fontweight="bold", bbox={"boxstyle": "round,pad=0.15", "facecolor": "#000000a0", "lw": 0},
         )  # fmt: skip
 
