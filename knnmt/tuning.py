@@ -28,7 +28,7 @@ TUNED = ("k", "temperature", "weight", "certain")
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
 FEWER_NEIGHBOURS = (16, 4)
 MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
-ROUNDS = ((0.08, 3), (0.16, 2), (0.32, 1))  # share of the sentences that is decoded, and how many candidates stay
+ROUNDS = ((0.08, 4), (0.16, 3), (0.4, 1))  # share of the sentences that is decoded, and how many candidates stay
 CERTAINTIES = (0.9, 0.8, 0.7, 0.6, 0.5)  # of the model, from which on retrieval may be left out
 MOST_LOST = 0.1  # BLEU
 FEWEST_SKIPPED = 0.1  # of all steps: fewer are not worth a difference from the plain method
@@ -122,6 +122,7 @@ def propose(surface: Surface, beam: int) -> list[Candidate]:
     for origin, place in likely_places(surface).items():
         proposed.setdefault(grid.settings_at(place, beam), origin)
     proposed.setdefault(paper, "paper")
+    proposed.setdefault(replace(paper, k=min(paper.k, FEWER_NEIGHBOURS[0])), "paper, fewer")
     retrieving = {settings: origin for settings, origin in proposed.items() if settings.weight > 0}
     alone = {replace(paper, weight=0.0): "model alone"}
     return [Candidate(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
