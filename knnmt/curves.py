@@ -50,6 +50,8 @@ def panels(sweep: Sweep) -> dict[str, list[list[Point]]]:
 def title_of(sweep: Sweep) -> str:
     settings, row = sweep.base.settings, next(iter(sweep.results.values()))
     size = "" if sweep.base.size == 1 else f", {sweep.base.size:.0%} of the datastore"
+    searched = next((one.nprobe for point, one in sweep.results.items() if point == sweep.base and one.nprobe), None)
+    size += f", {searched} clusters searched" if searched else ""
     return (
         f"where not swept: k {settings.k}, temperature {settings.temperature:g}, weight {settings.weight:g}, "
         f"beam {settings.beam}{size}; {row.sentences:,} sentences"

@@ -66,7 +66,7 @@ class ExplainedToken:
     def supports(self) -> Iterable[tuple[Neighbour, float]]:
         """The neighbours with this very token, each with its part of the memory's share."""
         for neighbour in self.neighbours:
-            if neighbour.token == self.token and self.neighbour_probability:
+            if neighbour.token == self.token and self.memory_share:
                 yield neighbour, self.memory_share * neighbour.weight / self.neighbour_probability
 
 

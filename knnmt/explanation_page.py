@@ -19,6 +19,11 @@ TOKENS = (
     "neighbours with their weight: places in the memory that were like this one. What is marked followed there."
 )
 
+SKIPPING = (
+    " Not so where the model gave its best token more than {:g} (certain): there it was not to be swayed, and the "
+    "neighbours that are shown had no share."
+)
+
 
 def write_page(explanation: Explanation, path: Path) -> None:
     write_durably(path, lambda file: file.write(page(explanation).encode()))
@@ -27,6 +32,7 @@ def write_page(explanation: Explanation, path: Path) -> None:
 def page(explanation: Explanation) -> str:
     """The whole file; it needs nothing from anywhere else."""
     words = [*explanation.words, *ending_of(explanation)]
+    certain = explanation.settings.get("certain", 1)
     template = resources.files("knnmt").joinpath("data", "explanation.html").read_text(encoding="utf-8")
     return Template(template).substitute(
         title=escape(f"knnmt: {explanation.source}"),
@@ -39,6 +45,7 @@ def page(explanation: Explanation) -> str:
         first=most_remembered(words),
         panels="\n".join(panel(explanation, word, number) for number, word in enumerate(words)),
         settings=escape(explanation.setting),
+        skipping=SKIPPING.format(certain) if certain < 1 else "",
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from knnmt.errors import SettingsError
+
 BLOCK = 1 << 20
 
 
@@ -32,6 +34,14 @@ def rename_durably(temporary: Path, final: Path) -> None:
     """Move a finished file or folder into place."""
     temporary.rename(final)
     flush_to_disk(final.parent)
+
+
+def check_writable(file: Path, flag: str) -> None:
+    """Known before the work begins: whether a file can stand there."""
+    if not file.parent.is_dir():
+        raise SettingsError(f"{flag} {file}: there is no folder {file.parent}")
+    if file.is_dir():
+        raise SettingsError(f"{flag} {file}: a folder, not a file")
 
 
 def write_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from knnmt.errors import SettingsError
-from knnmt.files import write_durably
+from knnmt.files import check_writable, write_durably
 from knnmt.tuning import Candidate, Tuning
 
 ENDINGS = (".png", ".svg")
@@ -26,8 +26,7 @@ def check_drawable(file: Path) -> None:
     """Known before the work begins: whether the plot can be drawn, and put there."""
     if file.suffix.lower() not in ENDINGS:
         raise SettingsError(f"--plot {file}: must end in {' or '.join(ENDINGS)}")
-    if not file.parent.is_dir():
-        raise SettingsError(f"--plot {file}: there is no folder {file.parent}")
+    check_writable(file, "--plot")
     if find_spec("matplotlib") is None:
         raise SettingsError("--plot needs matplotlib: pip install 'knnmt[plot]'")
 
@@ -52,9 +51,16 @@ def title_of(tuning: Tuning) -> str:
     skipping = f", certain {chosen.certain:g}" if chosen.certain < 1 else ""
     return (
         f"★ k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}{skipping}: "
-        f"BLEU {tuning.chosen.bleu:.2f} on {tuning.chosen.sentences:,} of {tuning.lines:,} sentences\n"
+        f"BLEU {tuning.chosen.bleu:.2f} on {tuning.chosen.sentences:,} of {tuning.lines:,} sentences"
+        f"{alone_of(tuning)}\n"
         "colour: likelihood of the references; marks: settings that were decoded, with their BLEU"
     )
+
+
+def alone_of(tuning: Tuning) -> str:
+    """What the model reached without the memory, on as many sentences as it was decoded."""
+    alone = next((one for one in tuning.candidates if one.settings.weight == 0), tuning.chosen)
+    return "" if alone is tuning.chosen else f"; the model alone: {alone.bleu:.2f} on {alone.sentences:,}"
 
 
 def draw_view(axes: Any, tuning: Tuning, *, across: str, upwards: str) -> Any:

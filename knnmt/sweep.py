@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from knnmt.decoding import SearchSettings
 from knnmt.errors import SettingsError, StoreError
 from knnmt.evaluation import metrics, score_system, signature_of
-from knnmt.files import write_durably
+from knnmt.files import check_writable, write_durably
 from knnmt.progress import progress_bar
 from knnmt.retrieval import Retriever
 from knnmt.subsets import SEED, Nesting, Subset, check_trainable, make_subset
@@ -312,7 +312,7 @@ class Table:
     """The rows of a CSV file by signature; those of other sweeps are kept."""
 
     def __init__(self, file: Path) -> None:
-        check_output(file)
+        check_writable(file, "--output")
         self.file = file
         self.rows = {row.signature: row for row in read_rows(file)} if file.exists() else {}
 
@@ -323,13 +323,6 @@ class Table:
         writer.writeheader()
         writer.writerows(asdict(row) for row in self.rows.values())
         write_durably(self.file, lambda out: out.write(text.getvalue().encode()))
-
-
-def check_output(file: Path) -> None:
-    if not file.parent.is_dir():
-        raise SettingsError(f"--output {file}: there is no folder {file.parent}")
-    if file.is_dir():
-        raise SettingsError(f"--output {file}: a folder, not a file")
 
 
 def read_rows(file: Path) -> Iterator[Row]:

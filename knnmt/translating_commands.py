@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knnmt.errors import CorpusError, SettingsError
+from knnmt.files import check_writable
 from knnmt.options import (
     AsJson,
     Beam,
@@ -113,9 +114,11 @@ def explain(
     temperature: Temperature = None,
     weight: Weight = None,
     beam: Beam = None,
+    certain: Certain = None,
     nprobe: Nprobe = None,
     exact: Exact = False,
     where: WhereOption = None,
+    source_lang: SourceLang = None,
     neighbours: Annotated[
         int, typer.Option("--neighbours", help="Memory sentences shown per word, or neighbours per token.")
     ] = 2,
@@ -127,14 +130,19 @@ def explain(
     from knnmt.explanation_page import write_page
     from knnmt.explanation_view import show_explanation, show_tokens
 
-    if not text.strip():
-        raise CorpusError("the sentence to explain is empty")
-    if not store:
-        raise SettingsError("--store is missing: only a translation with a datastore can be explained")
-    if neighbours < 0:
-        raise SettingsError(f"--neighbours {neighbours}: must be at least 0")
+    check_explainable(text, store, neighbours, html)
     translator = make_translator(
-        store, model, k=k, temperature=temperature, weight=weight, beam=beam, nprobe=nprobe, exact=exact, where=where
+        store,
+        model,
+        source_lang=source_lang,
+        k=k,
+        temperature=temperature,
+        weight=weight,
+        beam=beam,
+        certain=certain,
+        nprobe=nprobe,
+        exact=exact,
+        where=where,
     )
     explanation = translator.explain(text)
     if explanation.cut:
@@ -147,3 +155,14 @@ def explain(
     elif html is None:
         show = show_tokens if tokens else show_explanation
         show(explanation, output, neighbours=neighbours)
+
+
+def check_explainable(text: str, store: list[str] | None, neighbours: int, html: Path | None) -> None:
+    if not text.strip():
+        raise CorpusError("the sentence to explain is empty")
+    if not store:
+        raise SettingsError("--store is missing: only a translation with a datastore can be explained")
+    if neighbours < 0:
+        raise SettingsError(f"--neighbours {neighbours}: must be at least 0")
+    if html is not None:
+        check_writable(html, "--html")

@@ -31,6 +31,7 @@ MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
 ROUNDS = ((0.08, 4), (0.16, 3), (0.4, 1))  # share of the sentences that is decoded, and how many candidates stay
 CERTAINTIES = (0.9, 0.8, 0.7, 0.6, 0.5)  # of the model, from which on retrieval may be left out
 MOST_LOST = 0.1  # BLEU
+FEWEST_TO_SKIP_BY = 200  # sentences: BLEU on fewer is no judge of so little
 FEWEST_SKIPPED = 0.1  # of all steps: fewer are not worth a difference from the plain method
 
 
@@ -194,7 +195,7 @@ def with_skipping(jury: Jury, candidates: Sequence[Candidate], *, show_progress:
     """All candidates and those that skip retrieval, best first: the most skipped that loses hardly any BLEU."""
     best = chosen = candidates[0]
     tried: list[Candidate] = []
-    if chosen.settings.weight > 0:
+    if chosen.settings.weight > 0 and chosen.sentences >= FEWEST_TO_SKIP_BY:
         with progress_bar("skipping", len(CERTAINTIES) * chosen.sentences, show=show_progress) as advance:
             for certain in CERTAINTIES:
                 skipping = Candidate(replace(chosen.settings, certain=certain), "skipping")

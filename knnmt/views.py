@@ -62,7 +62,7 @@ def show_store(store: Store, console: Console) -> None:
         "model": f"{manifest.model.name} ({manifest.model.type}, {manifest.model.fingerprint})",
         "languages": f"{manifest.model.source_lang or '?'} → {manifest.model.target_lang or '?'}",
         "index": ", ".join(index.factory for index in manifest.indexes) + probes,
-        "recall": f"{recall['recall']:.3f} at k={recall['k']:g} on {recall['queries']:g} queries",
+        "recall": recall_line(recall),
         "tuned": tuned_line(manifest.tuned),
         "size": f"{store.bytes / 1e6:,.1f} MB in {count_of(len(manifest.parts), 'part')}",
         "made": f"{manifest.created} by knnmt {manifest.knnmt}",
@@ -71,6 +71,12 @@ def show_store(store: Store, console: Console) -> None:
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(value))
     console.print(table)
+
+
+def recall_line(recall: dict[str, float]) -> str:
+    if not recall["queries"]:
+        return "1: every key is looked at"
+    return f"{recall['recall']:.3f} at k={recall['k']:g} on {recall['queries']:g} queries"
 
 
 def capped_line(downsampling: dict[str, Any]) -> str:
@@ -135,6 +141,9 @@ def show_tuning_cost(tuning: Tuning, console: Console) -> None:
     left_out = f"; {surface.left_out:,} pairs empty or too long were left out of it" if surface.left_out else ""
     skipping = f", certain {chosen.certain:g}" if chosen.certain < 1 else ""
     console.print(f"chosen: k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}{skipping}")
+    if chosen.weight == 0:
+        console.print("the memory did not help on this text, so the store now translates as the model alone would;")
+        console.print("`knnmt rollback` takes that back")
     console.print(f"likelihood of {points:,} settings on {surface.tokens:,} reference tokens{left_out}")
     console.print(f"cost: {tuning.seconds:,.0f} s, as {tuning.plain_decodes:.1f} decodes by the model alone")
     for name, signature in tuning.signature.items():

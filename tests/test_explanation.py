@@ -117,6 +117,9 @@ def test_where_the_model_was_certain_the_neighbours_had_no_say(store: Store) -> 
     certain = [token for token in alone if token.neighbour_probability > 0.01]
     assert certain
     assert len(alone) < len(explained.tokens)
+    assert "more than 0.5 (certain)" in page(explained)
+    assert all(word.sentences for word in explained.words if word.memory_share)
+    assert not any(word.sentences for word in explained.words if not word.memory_share)
     for token in certain:
         assert token.probability == pytest.approx(token.model_probability, abs=1e-5)
         assert sum(near.weight for near in token.neighbours) == pytest.approx(1, abs=1e-4)
@@ -356,7 +359,11 @@ def test_the_command(run: Run, store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(("--neighbours", -1), "--neighbours -1"), (("--html", "/nowhere/at/all.html"), "/nowhere/at")],
+    [
+        (("--neighbours", -1), "--neighbours -1"),
+        (("--html", "/nowhere/at/all.html"), "there is no folder /nowhere/at"),
+        (("--html", "."), "a folder"),
+    ],
 )
 def test_wrong_calls(run: Run, store: Store, arguments: tuple[str, object], says: str) -> None:
     result = run("explain", "--store", store.path, "--k", 8, *arguments, "Prüfen Sie den Akku.")

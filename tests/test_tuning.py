@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import Run
+from rich.console import Console
 from tiny_models import tiny_folder
 
 from knnmt import CorpusError, Store, StoreError, Translation, Translator
@@ -37,7 +38,7 @@ from knnmt.tuning import (
     write_tuning,
 )
 from knnmt.versions import locked
-from knnmt.views import tuned_line
+from knnmt.views import show_tuning, tuned_line
 
 INF = np.inf
 LINES = 6
@@ -275,8 +276,8 @@ class Skipping(Jury):
     ids=["all", "two steps", "one step", "none", "first too few", "too few"],
 )
 def test_the_most_that_may_be_skipped(known: list[tuple[float, float]], asked: list[float], chosen: float) -> None:
-    plain = Candidate(SearchSettings(weight=0.5), "paper", bleu=30.0, sentences=9)
-    other = Candidate(SearchSettings(weight=0.2), "likeliest", bleu=29.0, sentences=9)
+    plain = Candidate(SearchSettings(weight=0.5), "paper", bleu=30.0, sentences=200)
+    other = Candidate(SearchSettings(weight=0.2), "likeliest", bleu=29.0, sentences=200)
     jury = Skipping(dict(zip(asked, known, strict=True)))
     found = with_skipping(jury, [plain, other])
     assert (jury.asked, found[0].settings.certain) == (asked, chosen)
@@ -284,9 +285,18 @@ def test_the_most_that_may_be_skipped(known: list[tuple[float, float]], asked: l
     assert len(set(found)) == len(found)
 
 
-def test_a_model_alone_has_nothing_to_skip() -> None:
-    alone = Candidate(SearchSettings(weight=0.0), "model alone", bleu=30.0, sentences=9)
-    assert with_skipping(Skipping({}), [alone]) == [alone]
+@pytest.mark.parametrize(("weight", "sentences"), [(0.0, 200), (0.5, 199)], ids=["model alone", "few sentences"])
+def test_nothing_to_skip(weight: float, sentences: int) -> None:
+    chosen = Candidate(SearchSettings(weight=weight), "", bleu=30.0, sentences=sentences)
+    assert with_skipping(Skipping({}), [chosen]) == [chosen]
+
+
+def test_a_memory_that_does_not_help_is_called_so(tuning: Tuning, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = next(candidate for candidate in tuning.candidates if candidate.settings.weight == 0)
+    show_tuning(replace(tuning, chosen=alone), Console(width=100))
+    assert "the memory did not help on this text" in capsys.readouterr().out
+    show_tuning(tuning, Console(width=100))
+    assert "did not help" not in capsys.readouterr().out
 
 
 def test_translations_are_made_once(
