@@ -17,7 +17,7 @@ import numpy as np
 from knnmt.decoding import SearchSettings
 from knnmt.errors import StoreError
 from knnmt.evaluation import metrics, signature_of
-from knnmt.likelihood import Place, Surface, survey_likelihood
+from knnmt.likelihood import Grid, Place, Surface, survey_likelihood
 from knnmt.progress import Advance, progress_bar
 from knnmt.store import Store
 from knnmt.translator import Translator
@@ -28,7 +28,7 @@ TUNED = ("k", "temperature", "weight", "certain")
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
 FEWER_NEIGHBOURS = (16, 4)
 MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
-ROUNDS = ((0.08, 4), (0.16, 3), (0.4, 1))  # share of the sentences that is decoded, and how many candidates stay
+ROUNDS = ((0.1, 4), (0.2, 3), (0.4, 1))  # share of the sentences that is decoded, and how many candidates stay
 CERTAINTIES = (0.9, 0.8, 0.7, 0.6, 0.5)  # of the model, from which on retrieval may be left out
 MOST_LOST = 0.1  # BLEU
 FEWEST_TO_SKIP_BY = 200  # sentences: BLEU on fewer is no judge of so little
@@ -123,23 +123,32 @@ def propose(surface: Surface, beam: int) -> list[Candidate]:
     for origin, place in likely_places(surface).items():
         proposed.setdefault(grid.settings_at(place, beam), origin)
     proposed.setdefault(paper, "paper")
-    proposed.setdefault(replace(paper, k=min(paper.k, FEWER_NEIGHBOURS[0])), "paper, fewer")
     retrieving = {settings: origin for settings, origin in proposed.items() if settings.weight > 0}
     alone = {replace(paper, weight=0.0): "model alone"}
     return [Candidate(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
 
 
 def likely_places(surface: Surface) -> dict[str, Place]:
-    """The likeliest of all, and the likeliest with fewer neighbours, more weight, or lower temperature."""
+    """The likeliest of all, the likeliest with fewer neighbours, more weight, or lower temperature, and bolder ones."""
     grid, best = surface.grid, surface.best()
-    fewer, few = (max(place for place, k in enumerate(grid.ks) if k <= most) for most in FEWER_NEIGHBOURS)
+    fewer, few = (
+        surface.best(k=max(place for place, k in enumerate(grid.ks) if k <= most)) for most in FEWER_NEIGHBOURS
+    )
     return {
         "likeliest": best,
-        "fewer neighbours": surface.best(k=fewer),
-        "few neighbours": surface.best(k=few),
+        "fewer neighbours": fewer,
+        "few neighbours": few,
         "more weight": surface.best(weight=min(best[2] + MORE_WEIGHT, len(grid.weights) - 1)),
         "lower temperature": surface.best(temperature=max(best[1] - LOWER_TEMPERATURE, 0)),
+        "fewer, bolder": bolder(fewer, grid),
+        "few, bolder": bolder(few, grid),
     }
+
+
+def bolder(place: Place, grid: Grid) -> Place:
+    """The same neighbours with more weight and lower temperature at once, which likelihood finds too risky."""
+    k, temperature, weight = place
+    return k, max(temperature - LOWER_TEMPERATURE, 0), min(weight + MORE_WEIGHT, len(grid.weights) - 1)
 
 
 class Jury:

@@ -43,7 +43,7 @@ from knnmt.views import show_tuning, tuned_line
 INF = np.inf
 LINES = 6
 BEAM = 2
-PAPER = [(64, 10, 0.5), (16, 10, 0.5)]
+PAPER = (64, 10, 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -199,10 +199,25 @@ def peaked(k: int, temperature: float, weight: float) -> Surface:
 @pytest.mark.parametrize(
     ("top", "proposed"),
     [
-        ((64, 30, 0.6), [(64, 30, 0.6), (16, 30, 0.6), (4, 30, 0.6), (64, 30, 0.8), (64, 15, 0.6), *PAPER]),
-        ((4, 100, 0.85), [(4, 100, 0.85), (16, 100, 0.85), (4, 100, 0.95), (4, 50, 0.85), *PAPER]),
-        ((64, 10, 0.5), [(64, 10, 0.5), (16, 10, 0.5), (4, 10, 0.5), (64, 10, 0.7), (64, 5, 0.5)]),
-        ((1, 1, 0.0), [(1, 1, 0.2), *PAPER]),
+        (
+            (64, 30, 0.6),
+            [
+                (64, 30, 0.6),
+                (16, 30, 0.6),
+                (4, 30, 0.6),
+                (64, 30, 0.8),
+                (64, 15, 0.6),
+                (16, 15, 0.8),
+                (4, 15, 0.8),
+                PAPER,
+            ],
+        ),
+        (
+            (4, 100, 0.85),
+            [(4, 100, 0.85), (16, 100, 0.85), (4, 100, 0.95), (4, 50, 0.85), (16, 50, 0.95), (4, 50, 0.95), PAPER],
+        ),
+        (PAPER, [PAPER, (16, 10, 0.5), (4, 10, 0.5), (64, 10, 0.7), (64, 5, 0.5), (16, 5, 0.7), (4, 5, 0.7)]),
+        ((1, 1, 0.0), [(1, 1, 0.2), (16, 1, 0.2), (4, 1, 0.2), PAPER]),
     ],
 )
 def test_candidates_differ(top: tuple[int, float, float], proposed: list[tuple[int, float, float]]) -> None:
@@ -228,11 +243,11 @@ def test_the_better_ones_are_decoded_on_more_sentences() -> None:
     candidates = [Candidate(SearchSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
     jury = Counted(2000)
     assert [candidate.bleu for candidate in choose(jury, candidates)] == [0.9, 0.7, 0.5, 0.2, 0.0]
-    assert jury.decoded == {0.0: 160, 0.2: 320, 0.5: 800, 0.7: 800, 0.9: 800}
-    assert work_of(rounds_for(2000), 5) == 160 + 320 + 3 * 800
+    assert jury.decoded == {0.0: 200, 0.2: 400, 0.5: 800, 0.7: 800, 0.9: 800}
+    assert work_of(rounds_for(2000), 5) == 200 + 400 + 3 * 800
 
 
-@pytest.mark.parametrize(("lines", "sentences"), [(6, [6, 6, 6]), (500, [100, 100, 200]), (2000, [160, 320, 800])])
+@pytest.mark.parametrize(("lines", "sentences"), [(6, [6, 6, 6]), (500, [100, 100, 200]), (2000, [200, 400, 800])])
 def test_short_texts_are_decoded_whole(lines: int, sentences: list[int]) -> None:
     assert [count for count, _ in rounds_for(lines)] == sentences
 
