@@ -1,15 +1,18 @@
 """From the decoder's states to the best next tokens: the largest product of a step, with no pass over it too many.
 
-There are two ways. The exact one is the model's own projection, computed in blocks that stay in the processor's cache.
-The quick one finds candidates by a product of bytes and computes those few anew in single precision; the sum over the
-whole vocabulary is corrected by what the candidates were off. A row's result does not depend on the rows beside it.
+There are two ways. The exact one is the model's own projection, by packed weights or, where the vocabulary is large,
+in blocks that stay in the processor's cache. The quick one finds candidates by a product of bytes and computes those
+few anew in single precision; the sum over the whole vocabulary is corrected by what the candidates were off. A row's
+result does not depend on the rows beside it.
 """
 
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch import nn
 
 from knnmt.bytewise import by_bytes, pack
+from knnmt.packed import PackedWeights, can_be_packed
 
 BLOCK = 4096  # tokens of the vocabulary projected at a time
 ROWS = 32  # rows at a time, where bytes are multiplied or exponentials summed
@@ -95,7 +98,9 @@ class Projection:
         self.weight = weight.detach().float()
         self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
         self.room = torch.empty(0)
-        self.packed: Any = None
+        self.in_bytes: Any = None
+        self.packed: PackedWeights | None = None
+        self.is_packed = not self.is_large and can_be_packed(self.weight)
 
     @property
     def is_large(self) -> bool:
@@ -103,6 +108,9 @@ class Projection:
 
     def exactly(self, states: torch.Tensor) -> NextTokens:
         """The next tokens after states [n, dimension]; valid until the next call."""
+        if self.is_packed:
+            self.packed = self.packed or PackedWeights(*self.in_whole_chunks())
+            return AllLogits(self.packed.product(states), len(self.weight))
         room = self.room_for(len(states))
         for first in range(0, len(self.weight), BLOCK):
             block = slice(first, first + BLOCK)
@@ -112,11 +120,11 @@ class Projection:
 
     def quickly(self, states: torch.Tensor) -> NextTokens:
         """The same by bytes, for a processor that has a product of them."""
-        if self.packed is None:
-            self.packed = pack(self.weight)
+        if self.in_bytes is None:
+            self.in_bytes = pack(self.weight)
         room = self.room_for(len(states))
         for rows, some in zip(torch.split(room, ROWS), torch.split(states, ROWS), strict=True):
-            product, scales = by_bytes(some, self.packed)
+            product, scales = by_bytes(some, self.in_bytes)
             torch.addcmul(self.bias, product, scales, out=rows[:, : len(self.weight)])
         return RoughLogits(room, states, self)
 
@@ -124,6 +132,12 @@ class Projection:
         """The logits of given tokens [n, k] alone."""
         distinct, places = torch.unique(tokens, return_inverse=True)
         return torch.addmm(self.bias[distinct], states, self.weight[distinct].T).gather(1, places)
+
+    def in_whole_chunks(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights and bias with more tokens at the end, whose logits are −∞."""
+        more = -len(self.weight) % CHUNK
+        bias = nn.functional.pad(self.bias, (0, more), value=-torch.inf)
+        return nn.functional.pad(self.weight, (0, 0, 0, more)), bias
 
     def room_for(self, rows: int) -> torch.Tensor:
         """[rows, vocabulary], made wider to whole chunks with columns of −∞."""

@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from knnmt.bytewise import has_bytes
+from knnmt.packed import can_be_packed
 from knnmt.projection import AllLogits, NextTokens, Projection, largest, rank
 
 VOCABULARY, DIMENSION, ROWS = 9001, 64, 40
 
 needs_bytes = pytest.mark.skipif(not has_bytes(torch.device("cpu")), reason="this processor has no product of bytes")
+needs_packing = pytest.mark.skipif(not can_be_packed(torch.empty(1, 1)), reason="PyTorch cannot pack weights here")
 
 
 def make() -> tuple[Projection, torch.Tensor, torch.Tensor]:
@@ -25,8 +27,10 @@ def parts_of(following: NextTokens, tokens: torch.Tensor) -> list[torch.Tensor]:
     return [*following.best(10), following.at(tokens), following.total()]
 
 
-def test_exactly() -> None:
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=needs_packing)])
+def test_exactly(packed: bool) -> None:
     projection, states, logits = make()
+    projection.is_packed = packed
     tokens = torch.randint(0, VOCABULARY, (ROWS, 7))
     best, best_tokens, at, total = parts_of(projection.exactly(states), tokens)
     torch.testing.assert_close(best, logits.topk(10).values)
@@ -56,6 +60,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
 
 def test_room_is_used_again_for_fewer_rows() -> None:
     projection, states, logits = make()
+    projection.is_packed = False
     projection.exactly(states)
     torch.testing.assert_close(projection.exactly(states[:5]).best(3)[0], logits[:5].topk(3).values)
 
