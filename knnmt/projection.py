@@ -96,6 +96,7 @@ class Projection:
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight.detach().float()
+        self.version = version_of(weight)
         self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
         self.room = torch.empty(0)
         self.in_bytes: Any = None
@@ -145,6 +146,11 @@ class Projection:
         if len(self.room) < rows:
             self.room = torch.full((rows, width), -torch.inf, device=self.weight.device)
         return self.room[:rows]
+
+
+def version_of(weight: torch.Tensor) -> int:
+    """A number that is another once the weights have been changed: what was packed of them is then out of date."""
+    return 0 if weight.is_inference() else weight._version
 
 
 def largest(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,8 +14,9 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from knnmt.bytewise import has_bytes
+from knnmt.marian import MarianDecoder, decodes_directly
 from knnmt.model import TranslationModel
-from knnmt.projection import AllLogits, NextTokens, Projection
+from knnmt.projection import AllLogits, NextTokens, Projection, version_of
 
 CROSS_ATTENTION = "encoder_attn"  # as BART and all that descend from it call it
 SHARING = ("bart", "m2m_100", "marian", "mbart", "pegasus")  # FSMT and T5 have attention of their own kinds
@@ -41,6 +42,7 @@ class Stepper:
         self.quick = quick and has_bytes(self.network.device)
         self.shares = self.network.config.model_type in SHARING
         self.projection: Projection | None = None
+        self.direct: MarianDecoder | None = None
         self.states = torch.empty(0)  # what the network's projection was given last, [rows, time, dimension]
         self.spread_out = False
 
@@ -72,7 +74,10 @@ class Stepper:
         self.cache = output.past_key_values
         logits = AllLogits(output.logits[:, -1])
         self.projection = checked_projection(self.network, self.states, logits)
-        self.spread_beams()
+        if self.projection and decodes_directly(self.model, self.cache, mask, prefix, self.states):
+            self.direct = MarianDecoder(self.network, self.cache, mask, beam=self.beam)
+        else:
+            self.spread_beams()
         return logits
 
     def spread_beams(self) -> None:
@@ -87,12 +92,16 @@ class Stepper:
         """What may follow after one more token in each row, [rows]."""
         if self.projection is None:
             return AllLogits(self.run(tokens[:, None], self.cache).logits[:, -1])
+        states = self.direct.step(tokens) if self.direct else self.states_after(tokens)
+        quick = self.quick and self.projection.is_large
+        return self.projection.quickly(states) if quick else self.projection.exactly(states)
+
+    def states_after(self, tokens: torch.Tensor) -> torch.Tensor:
+        """By the network itself: what its projection would be given, [rows, dimension]."""
         try:
             self.run(tokens[:, None], self.cache)
         except ProjectionReached:
-            states = self.states[:, -1]
-            quick = self.quick and self.projection.is_large
-            return self.projection.quickly(states) if quick else self.projection.exactly(states)
+            return self.states[:, -1]
         raise AssertionError("the network ran past its projection")
 
     def run(self, tokens: torch.Tensor, cache: Any) -> Any:
@@ -108,14 +117,21 @@ class Stepper:
 
     def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
         """Go on with some sentences (None: all), whose beams continue the given rows."""
+        moved = sentences is not None or not torch.equal(rows, torch.arange(len(rows), device=rows.device))
+        if self.direct:
+            self.direct.keep(sentences, rows if moved else None)
+            return
         if sentences is not None:
-            beams = (sentences[:, None] * self.beam + torch.arange(self.beam, device=rows.device)).reshape(-1)
-            self.mask = self.mask[beams]
-            for layer in self.cache.cross_attention_cache.layers:
-                at = sentences if self.shares else beams
-                layer.keys, layer.values = layer.keys[at], layer.values[at]
-        if sentences is not None or not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+            self.keep_sentences(sentences)
+        if moved:
             self.cache.self_attention_cache.reorder_cache(rows)
+
+    def keep_sentences(self, sentences: torch.Tensor) -> None:
+        beams = (sentences[:, None] * self.beam + torch.arange(self.beam, device=sentences.device)).reshape(-1)
+        self.mask = self.mask[beams]
+        for layer in self.cache.cross_attention_cache.layers:
+            at = sentences if self.shares else beams
+            layer.keys, layer.values = layer.keys[at], layer.values[at]
 
     # Hooks
 
@@ -144,9 +160,9 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
     head = network.get_output_embeddings()
     if not isinstance(head, nn.Linear) or not states.numel() or head.weight.dtype != torch.float32:
         return None
-    if network not in _PROJECTIONS:
-        _PROJECTIONS[network] = Projection(head.weight, bias_of(network, head))
-    projection = _PROJECTIONS[network]
+    projection = _PROJECTIONS.get(network)
+    if projection is None or projection.version != version_of(head.weight):
+        projection = _PROJECTIONS[network] = Projection(head.weight, bias_of(network, head))
     expected, tokens = logits.best(CHECKED)
     found = projection.at(states[:, -1], tokens)
     return projection if torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE) else None

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tiny_models import ARCHITECTURES, GERMAN, tiny_model
+from tiny_models import ARCHITECTURES, GERMAN, tiny_folder, tiny_model
 
 from knnmt import Store, Translator
 from knnmt.batching import pad
 from knnmt.beam import BeamRules, Finished, rules_of
 from knnmt.decoding import SearchSettings
 from knnmt.demo import read_demo
-from knnmt.model import TranslationModel
+from knnmt.model import TranslationModel, load_model
 from knnmt.retrieval import Neighbours, Retriever
 from knnmt.translator import text_tokens
 
@@ -122,6 +122,16 @@ def test_rules_that_only_generate_knows_are_left_to_it(foreign: dict[str, Any]) 
         assert rules_of(model, 3) is None
         outputs = [translation.tokens for translation in translator.translations(list(GERMAN))]
         assert outputs == by_generate(translator, list(GERMAN))
+
+
+def test_weights_that_change_between_translations() -> None:
+    model = load_model(str(tiny_folder("marian")))
+    translator = Translator(model, None, SearchSettings(beam=3, weight=0, exact=True))
+    before = by_beam_search(translator, list(GERMAN))
+    with torch.no_grad():
+        model.network.get_output_embeddings().weight.mul_(-1)
+    after = by_beam_search(translator, list(GERMAN))
+    assert after == by_generate(translator, list(GERMAN)) != before
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])

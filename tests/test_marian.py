@@ -1,0 +1,120 @@
+"""A Marian decoder run directly, against the network's own forward pass over the same tokens."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import GERMAN, tiny_folder, tiny_model
+from torch import nn
+
+from knnmt.batching import pad
+from knnmt.keys import KeySite
+from knnmt.marian import ROOM, MarianDecoder, Past
+from knnmt.model import TranslationModel, load_model
+from knnmt.stepping import Stepper
+
+BEAM, STEPS = 3, ROOM + 8  # more tokens than there is room for at first
+
+
+def begun(model: TranslationModel, beam: int = BEAM) -> Stepper:
+    """A stepper after its first pass over sources of unequal length."""
+    ids, mask = pad(model.encode_sources(list(GERMAN)), model.padding)
+    stepper = Stepper(model, beam, quick=False)
+    with torch.inference_mode(), stepper.attached():
+        stepper.begin(ids, mask)
+    return stepper
+
+
+@torch.inference_mode()
+def states_of(model: TranslationModel, tokens: torch.Tensor, sources: list[str]) -> torch.Tensor:
+    """The network's own states after the last of given target tokens [rows, time]."""
+    ids, mask = pad(model.encode_sources(sources), model.padding)
+    output = model.network.get_decoder()(
+        input_ids=tokens,
+        encoder_hidden_states=model.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state,
+        encoder_attention_mask=mask,
+    )
+    states: torch.Tensor = output.last_hidden_state[:, -1]
+    return states
+
+
+@torch.inference_mode()
+def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sentences_end() -> None:
+    model = tiny_model("marian")
+    direct = begun(model).direct
+    assert direct is not None
+    random = torch.Generator().manual_seed(0)
+    sources = list(GERMAN)
+    written = torch.tensor([model.decoder_prefix] * (len(sources) * BEAM))
+    for step in range(STEPS):
+        tokens = torch.randint(4, model.network.config.vocab_size, (len(written),), generator=random)
+        written = torch.cat([written, tokens[:, None]], dim=1)
+        repeated = [source for source in sources for _ in range(BEAM)]
+        torch.testing.assert_close(direct.step(tokens), states_of(model, written, repeated), atol=1e-4, rtol=1e-4)
+        stay = torch.arange(len(sources))
+        if step % 10 == 5 and len(sources) > 1:
+            stay = stay[stay != step % len(sources)]
+        rows = (stay[:, None] * BEAM + torch.randint(0, BEAM, (len(stay), BEAM), generator=random)).reshape(-1)
+        direct.keep(stay if len(stay) < len(sources) else None, rows)
+        written, sources = written[rows], [sources[sentence] for sentence in stay]
+
+
+def test_rows_that_stay_where_they_are_are_not_copied() -> None:
+    past = Past(torch.randn(2, 1, 8))
+    before = past.room
+    keys, values = past.append(torch.ones(2, 4), torch.zeros(2, 4))
+    assert past.room is before
+    assert keys.shape == values.shape == (2, 2, 4)
+    assert torch.equal(keys[:, 1], torch.ones(2, 4))
+
+
+def own_marian() -> TranslationModel:
+    """One that a test may change."""
+    return load_model(str(tiny_folder("marian")))
+
+
+class Adapter(nn.Module):
+    """As a fine-tuning library puts it in place of a layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        adapted: torch.Tensor = 1.5 * self.layer(states)
+        return adapted
+
+
+def with_adapter(model: TranslationModel) -> TranslationModel:
+    layer: Any = model.network.get_decoder().layers[0]
+    layer.fc2 = Adapter(layer.fc2)
+    return model
+
+
+def in_training(model: TranslationModel) -> TranslationModel:
+    model.network.train()
+    return model
+
+
+KINDS: dict[str, tuple[Callable[[], TranslationModel], bool]] = {
+    "marian": (own_marian, True),
+    "keys from elsewhere": (lambda: replace(own_marian(), key_site=KeySite("decoder.layers[-1].self_attn")), False),
+    "in training": (lambda: in_training(own_marian()), False),
+    "with an adapter": (lambda: with_adapter(own_marian()), True),
+    "bart": (lambda: tiny_model("bart"), False),
+    "t5": (lambda: tiny_model("t5"), False),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_a_marian_with_the_usual_keys_is_run_directly(kind: str) -> None:
+    make, direct = KINDS[kind]
+    assert (begun(make()).direct is not None) == direct
+
+
+def test_a_step_that_disagrees_with_the_network_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = MarianDecoder.step
+    monkeypatch.setattr(MarianDecoder, "step", lambda decoder, tokens: ours(decoder, tokens) + 0.01)
+    assert begun(own_marian()).direct is None
