@@ -2,25 +2,45 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 DIGITS = {"tokens_per_second": 1, "bleu": 1}
+
+
+class Done(NamedTuple):
+    tokens: int
+    seconds: float
+
+
 Work = Callable[[], int]  # does the work and returns how many tokens it handled
+TimedWork = Callable[[], Done]  # knows itself how long it took
 
 
-def speeds(works: dict[str, Work], repeats: int) -> dict[str, list[float]]:
+def speeds(works: Mapping[str, Work], repeats: int) -> dict[str, list[float]]:
     """Tokens per second of each work in each round; the first round, which warms everything up, is not counted."""
+    return speeds_of_timed({name: partial(timed, work) for name, work in works.items()}, repeats)
+
+
+def speeds_of_timed(works: Mapping[str, TimedWork], repeats: int) -> dict[str, list[float]]:
+    """The same of works that are timed elsewhere."""
     measured: dict[str, list[float]] = {name: [] for name in works}
     for round_ in range(repeats + 1):
         for name, work in works.items():
-            began = time.perf_counter()
-            tokens = work()
+            done = work()
             if round_:
-                measured[name].append(tokens / (time.perf_counter() - began))
+                measured[name].append(done.tokens / done.seconds)
     return measured
+
+
+def timed(work: Work) -> Done:
+    began = time.perf_counter()
+    tokens = work()
+    return Done(tokens, time.perf_counter() - began)
 
 
 def show(

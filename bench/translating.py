@@ -14,8 +14,9 @@ import torch
 from rich.console import Console
 from sacrebleu.metrics import BLEU
 
+from bench.apart import Opened, Opening, Worker, working_apart
 from bench.phases import phases, show_phases
-from bench.ratios import Work, show, speeds
+from bench.ratios import Done, TimedWork, Work, show, speeds_of_timed
 from bench.systems import System, Translated, by_generate, by_knnmt
 from knnmt import Translator, build_store
 from knnmt.decoding import SearchSettings
@@ -23,7 +24,9 @@ from knnmt.demo import MODEL, K, demo_corpus, read_demo
 from knnmt.errors import SettingsError
 from knnmt.evaluation import metrics, read_test_set, signature_of
 from knnmt.inputs import read_lines
+from knnmt.memories import open_memory
 from knnmt.model import TranslationModel, load_model
+from knnmt.retrieval import Retriever
 from knnmt.store import Store
 from knnmt.translator import check_fingerprint, model_of_store, open_retriever, settings_for
 
@@ -65,33 +68,79 @@ class Text(NamedTuple):
     references: list[str]  # empty where there are none
 
 
+class Row(NamedTuple):
+    """One of ours as plain data, which another process can be given."""
+
+    store: str | None = None
+    k: int | None = None
+    exact: bool = False
+
+
+class Prepared(NamedTuple):
+    """What the parent knows; it lets go of the model, of which every worker has its own."""
+
+    model: str
+    text: Text
+    bleu: BLEU | None
+    systems: dict[str, Opening]
+
+
 def translating(plan: Plan) -> dict[str, Any]:
-    """Each system in turn, a table for each batch size and beam."""
+    """Each system in turn, each in a process of its own; a table for each batch size and beam."""
     threads = share_threads(plan.threads or torch.get_num_threads())
     with tempfile.TemporaryDirectory() as folder:
-        ours = open_translators(plan, Path(folder))
-        model = ours["knnmt"].translation_model
-        systems: dict[str, System] = {REFERENCE: partial(by_generate, model)}
-        systems |= ctranslate2_systems(model, Path(folder), threads)
-        systems |= {name: partial(by_knnmt, translator) for name, translator in ours.items()}
-        text = in_order_of_length(read_text(plan), model)
-        bleu = metrics(ours["knnmt"], text.references)[0] if text.references else None
-        tables = [
-            {"batch": batch, "beam": beam, "rows": measure(systems, text, bleu, batch, beam, plan.repeats)}
-            for batch in plan.batches
-            for beam in plan.beams
-        ]
-    signatures = {name: signature_without_beam(translator) for name, translator in ours.items()}
-    signatures |= {"bleu": str(bleu.get_signature())} if bleu else {}
+        ready = prepare(replace(plan, threads=threads), Path(folder))
+        with working_apart(ready.systems) as workers:
+            tables = [
+                {"batch": batch, "beam": beam, "rows": measure(workers, ready, batch, beam, plan.repeats)}
+                for batch in plan.batches
+                for beam in plan.beams
+            ]
+    signatures = {name: worker.signature for name, worker in workers.items() if worker.signature}
+    signatures |= {"bleu": str(ready.bleu.get_signature())} if ready.bleu else {}
     return {
-        "model": Path(model.name).name,
-        "sentences": len(text.sources),
+        "model": ready.model,
+        "sentences": len(ready.text.sources),
         "repeats": plan.repeats,
         "threads": threads,
         "versions": versions(),
         "signatures": signatures,
         "tables": tables,
     }
+
+
+def prepare(plan: Plan, folder: Path) -> Prepared:
+    """The text, and how each worker is to open its system; what several of them need is made here, once."""
+    model = model_of(plan)
+    ours = rows_of_ours(plan, model, folder)
+    systems: dict[str, Opening] = {REFERENCE: partial(open_generate, plan)}
+    systems |= ctranslate2_systems(plan, model, folder)
+    systems |= {name: partial(open_ours, plan, row) for name, row in ours.items()}
+    text = in_order_of_length(read_text(plan), model)
+    bleu = metrics(translator_of(Row(), model), text.references)[0] if text.references else None
+    return Prepared(Path(model.name).name, text, bleu, systems)
+
+
+def open_generate(plan: Plan) -> Opened:
+    share_threads(plan.threads or torch.get_num_threads())
+    return Opened(partial(in_batches, partial(by_generate, model_of(plan))))
+
+
+def open_ours(plan: Plan, row: Row) -> Opened:
+    share_threads(plan.threads or torch.get_num_threads())
+    translator = translator_of(row, model_of(plan), open_retriever(row.store, nprobe=None) if row.store else None)
+    return Opened(partial(in_batches, partial(by_knnmt, translator)), signature_without_beam(translator))
+
+
+def open_converted(plan: Plan, folder: Path, kind: str) -> Opened:
+    """The converted model, and of the other only the tokenizer and the settings."""
+    from bench.converted import opened
+
+    threads = plan.threads or torch.get_num_threads()
+    torch.set_num_threads(1)  # so that PyTorch starts no threads beside CTranslate2's
+    model = model_of(plan)
+    model.network.to("meta")  # lets go of weights that nothing here computes with
+    return Opened(partial(in_batches, opened(model, folder, kind, threads)))
 
 
 def where_time_goes(plan: Plan) -> dict[str, Any]:
@@ -114,50 +163,64 @@ def share_threads(threads: int) -> int:
 
 def open_translators(plan: Plan, folder: Path) -> dict[str, Translator]:
     """Ours without retrieval and with each store, all around one loaded model."""
-    model = model_of_store(open_retriever(plan.stores[0], nprobe=None).stores[0], plan.model) if plan.stores else None
-    model = model or load_model(plan.model or MODEL)
-    translators = {"knnmt": Translator(model, None, SearchSettings(weight=0.0))}
+    model = model_of(plan)
+    rows = rows_of_ours(plan, model, folder)
+    retrievers = {row.store: open_retriever(row.store, nprobe=None) for row in rows.values() if row.store}
+    return {name: translator_of(row, model, retrievers.get(row.store or "")) for name, row in rows.items()}
+
+
+def model_of(plan: Plan) -> TranslationModel:
+    """The one that the first store names, unless the plan does."""
+    if plan.stores:
+        return model_of_store(open_memory(plan.stores[0]).store, plan.model)
+    return load_model(plan.model or MODEL)
+
+
+def rows_of_ours(plan: Plan, model: TranslationModel, folder: Path) -> dict[str, Row]:
+    """Without retrieval and with each store; where nothing is given, with the demo's memory, built in the folder."""
     names = [row_name(given) for given in plan.stores]
     if len(set(names)) < len(names):
         raise SettingsError("--store: two of them have the same name; write NAME=FOLDER")
+    rows = {"knnmt": Row()}
     for name, given in zip(names, plan.stores, strict=True):
-        translators[f"knnmt, {name}"] = found = with_store(model, given, k=plan.k)
+        rows[f"knnmt, {name}"] = Row(given, plan.k)
         if plan.exact:
-            settings = replace(found.settings, exact=True)
-            translators[f"knnmt, {name}, exact"] = Translator(model, found.retriever, settings)
+            rows[f"knnmt, {name}, exact"] = Row(given, plan.k, exact=True)
     if not plan.stores and not plan.source:
         memory = build_store(folder / "store", model, [demo_corpus("memory")])
-        translators["knnmt, demo's memory"] = with_store(model, memory.path, k=K)
-    return translators
+        rows["knnmt, demo's memory"] = Row(str(memory.path), K)
+    return rows
 
 
 def row_name(given: str) -> str:
     """The last part of a folder, or the name before it."""
-    name = open_retriever(given, nprobe=None).names[0]
+    name = open_memory(given).name
     return Path(name).name or name
 
 
-def with_store(model: TranslationModel, given: str | Path, *, k: int | None = None) -> Translator:
-    """The model with a store that is tuned, or with the default settings."""
-    retriever = open_retriever(given, nprobe=None)
+def translator_of(row: Row, model: TranslationModel, retriever: Retriever | None = None) -> Translator:
+    """The model alone, or with a store as it was tuned, else with the default settings."""
+    if retriever is None:
+        return Translator(model, None, SearchSettings(weight=0.0))
     store: Store = retriever.stores[0]
     check_fingerprint(store, store.manifest.model, model.fingerprint, model.name)
-    return Translator(model, retriever, settings_for(retriever, k=k, temperature=None, weight=None, certain=None))
+    settings = settings_for(retriever, k=row.k, temperature=None, weight=None, certain=None)
+    return Translator(model, retriever, replace(settings, exact=row.exact))
 
 
-def ctranslate2_systems(model: TranslationModel, folder: Path, threads: int) -> dict[str, System]:
+def ctranslate2_systems(plan: Plan, model: TranslationModel, folder: Path) -> dict[str, Opening]:
     """The same weights in CTranslate2; none where it is not installed or does not know the architecture."""
     if not find_spec("ctranslate2"):
         Console().print("CTranslate2 is not installed, so its rows are left out: pip install 'knnmt\\[bench]'")
         return {}
-    from bench.converted import convert, opened
+    from bench.converted import convert
 
     try:
         converted = convert(model, folder / "ctranslate2")
     except ValueError as error:
         Console().print(f"CTranslate2 cannot convert {model.name}, so its rows are left out: {error}", markup=False)
         return {}
-    return {f"CTranslate2 {kind}": opened(model, converted, kind, threads) for kind in ("float32", "int8")}
+    return {f"CTranslate2 {kind}": partial(open_converted, plan, converted, kind) for kind in ("float32", "int8")}
 
 
 def read_text(plan: Plan) -> Text:
@@ -183,16 +246,17 @@ def in_order_of_length(text: Text, model: TranslationModel) -> Text:
 
 
 def measure(
-    systems: Mapping[str, System], text: Text, bleu: BLEU | None, batch: int, beam: int, repeats: int
+    workers: Mapping[str, Worker], ready: Prepared, batch: int, beam: int, repeats: int
 ) -> dict[str, dict[str, float]]:
     """One table: speed, ratio and, where there are references, BLEU of each system."""
-    batches = [text.sources[first : first + batch] for first in range(0, len(text.sources), batch)]
+    sources, bleu = ready.text.sources, ready.bleu
+    batches = [sources[first : first + batch] for first in range(0, len(sources), batch)]
     said: dict[str, list[Translated]] = {}
-    works = {name: work_of(system, batches, beam, said, name) for name, system in systems.items()}
-    measured = speeds(works, repeats)
-    tokens = {name: sum(output.tokens for output in outputs) for name, outputs in said.items()}
+    works = {name: asking(worker, batches, beam, said) for name, worker in workers.items()}
+    measured = speeds_of_timed(works, repeats)
+    tokens = {name: tokens_of(outputs) for name, outputs in said.items()}
     scores = {name: bleu_of(outputs, bleu) for name, outputs in said.items()} if bleu else {}
-    title = f"translating {len(text.sources)} sentences, batch {batch}, beam {beam}"
+    title = f"translating {len(sources)} sentences, batch {batch}, beam {beam}"
     return show(title, measured, REFERENCE, tokens=tokens, bleu=scores)
 
 
@@ -200,15 +264,32 @@ def bleu_of(outputs: list[Translated], bleu: BLEU) -> float:
     return round(bleu.corpus_score([output.text for output in outputs], None).score, 2)
 
 
-def work_of(system: System, batches: list[list[str]], beam: int, said: dict[str, list[Translated]], name: str) -> Work:
-    """Translates all batches, remembers the outputs and returns the number of tokens."""
+def asking(worker: Worker, batches: list[list[str]], beam: int, said: dict[str, list[Translated]]) -> TimedWork:
+    """Has a worker translate all batches, and remembers its outputs."""
 
-    def work() -> int:
-        outputs = [output for batch in batches for output in system(batch, beam)]
-        said[name] = outputs
-        return sum(output.tokens for output in outputs)
+    def work() -> Done:
+        said[worker.name], seconds = worker.ask(batches, beam)
+        return Done(tokens_of(said[worker.name]), seconds)
 
     return work
+
+
+def work_of(system: System, batches: list[list[str]], beam: int, said: dict[str, list[Translated]], name: str) -> Work:
+    """Translates all batches in this process, remembers the outputs and returns the number of tokens."""
+
+    def work() -> int:
+        said[name] = in_batches(system, batches, beam)
+        return tokens_of(said[name])
+
+    return work
+
+
+def in_batches(system: System, batches: list[list[str]], beam: int) -> list[Translated]:
+    return [output for batch in batches for output in system(batch, beam)]
+
+
+def tokens_of(outputs: list[Translated]) -> int:
+    return sum(output.tokens for output in outputs)
 
 
 def signature_without_beam(translator: Translator) -> str:

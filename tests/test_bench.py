@@ -1,18 +1,22 @@
 """The benchmarks of translating, its phases and searching, at a tiny size: rows, ratios, BLEU and picture."""
 
-from dataclasses import replace
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench import searching
+from bench.apart import Answer
 from bench.bars import draw_bars
 from bench.phases import phases
 from bench.shortcuts import shortcuts
 from bench.similar import Similar
-from bench.systems import by_generate
-from bench.translating import Plan, open_translators, translating
+from bench.systems import Translated, by_generate
+from bench.translating import Plan, measure, open_translators, prepare, share_threads, translating
 from knnmt import Store
 from knnmt.demo import read_demo
 from knnmt.errors import SettingsError
@@ -42,25 +46,46 @@ def small_plan(store: Store, source: Path, target: Path | None, *, batches: tupl
     )
 
 
+@pytest.fixture
+def same_threads_afterwards() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    share_threads(before)
+
+
+@dataclass(frozen=True)
+class Here:
+    """A worker that is none: it gives every sentence the same translation."""
+
+    name: str
+
+    def ask(self, batches: list[list[str]], _beam: int) -> Answer:
+        return Answer([Translated("A chain.", 4) for batch in batches for _ in batch], 0.5)
+
+
 @pytest.mark.usefixtures("without_ctranslate2")
 def test_rows_ratios_and_bleu(
     store: Store, test_set: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = translating(small_plan(store, *test_set, batches=(2, 1)))
+    """The one test with processes that load models: three of them."""
+    plan = replace(small_plan(store, *test_set, batches=(2, 1)), stores=(f"named={store.path}",), threads=1)
+    result = translating(plan)
+    assert not multiprocessing.active_children()
     assert [(table["batch"], table["beam"]) for table in result["tables"]] == [(2, 2), (1, 2)]
     for table in result["tables"]:
         rows = table["rows"]
-        assert list(rows) == ["generate", "knnmt", "knnmt, memory", "knnmt, again"]
+        assert list(rows) == ["generate", "knnmt", "knnmt, named"]
         assert (rows["generate"]["ratio"], rows["generate"]["lowest"], rows["generate"]["highest"]) == (1, 1, 1)
         assert all(0 < row["lowest"] <= row["ratio"] <= row["highest"] for row in rows.values())
-        assert rows["generate"]["bleu"] == rows["knnmt"]["bleu"] < rows["knnmt, memory"]["bleu"]
-        assert rows["knnmt, memory"]["bleu"] == rows["knnmt, again"]["bleu"]
-    assert result["sentences"] == SENTENCES
+        assert rows["generate"]["bleu"] == rows["knnmt"]["bleu"] < rows["knnmt, named"]["bleu"]
+    assert (result["sentences"], result["threads"]) == (SENTENCES, 1)
+    assert list(result["signatures"]) == ["knnmt", "knnmt, named", "bleu"]
+    assert "|store:memory@" in result["signatures"]["knnmt, named"]
     printed = capsys.readouterr().out
     assert "CTranslate2 is not installed" in printed
     assert "BLEU" in printed
     draw_bars(result, tmp_path / "new" / "bars.svg")
-    assert "knnmt, again" in (tmp_path / "new" / "bars.svg").read_text(encoding="utf-8")
+    assert "knnmt, named" in (tmp_path / "new" / "bars.svg").read_text(encoding="utf-8")
 
 
 def test_shortcuts(store: Store, test_set: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,17 +111,21 @@ def test_similar_sentences() -> None:
 
 
 @pytest.mark.usefixtures("without_ctranslate2")
-def test_without_references_there_is_no_bleu(store: Store, test_set: tuple[Path, Path]) -> None:
-    result = translating(small_plan(store, test_set[0], None))
-    assert all("bleu" not in row for row in result["tables"][0]["rows"].values())
-    assert "bleu" not in result["signatures"]
+def test_without_references_there_is_no_bleu(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    ready = prepare(small_plan(store, test_set[0], None), tmp_path)
+    assert ready.bleu is None
+    rows = measure({name: Here(name) for name in ready.systems}, ready, 2, 2, 1)  # type: ignore[misc]
+    assert list(rows) == ["generate", "knnmt", "knnmt, memory", "knnmt, again"]
+    assert all(row["tokens_per_second"] == SENTENCES * 4 / 0.5 and "bleu" not in row for row in rows.values())
 
 
-def test_ctranslate2_has_two_rows(store: Store, test_set: tuple[Path, Path]) -> None:
+@pytest.mark.usefixtures("same_threads_afterwards")
+def test_ctranslate2_has_two_rows(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    rows = translating(small_plan(store, *test_set))["tables"][0]["rows"]
-    assert list(rows)[:4] == ["generate", "CTranslate2 float32", "CTranslate2 int8", "knnmt"]
-    assert all("bleu" in row for row in rows.values())
+    ready = prepare(replace(small_plan(store, *test_set), threads=1), tmp_path)
+    assert list(ready.systems)[:4] == ["generate", "CTranslate2 float32", "CTranslate2 int8", "knnmt"]
+    stock, converted = (ready.systems[name]().work for name in ("generate", "CTranslate2 float32"))
+    assert converted([ready.text.sources], 1) == stock([ready.text.sources], 1)
 
 
 def test_ctranslate2_says_what_generate_says(embedded: TranslationModel, tmp_path: Path) -> None:
