@@ -13,7 +13,7 @@ from knnmt.corpus import Segment
 from knnmt.downsampling import Downsampling, record_for
 from knnmt.errors import SettingsError, StoreError
 from knnmt.files import flush_to_disk, write_json
-from knnmt.index import automatic_factory, ivf_of, make_index
+from knnmt.index import ivf_of, make_index, was_automatic
 from knnmt.indexing import write_index
 from knnmt.manifest import PARTS, PartRecord
 from knnmt.parts import PART_RECORD, EncodedSegment, PartWriter, next_part
@@ -103,7 +103,7 @@ def corpora_left(store: Store) -> list[dict[str, Any]]:
 def factory_for(store: Store) -> str | None:
     """What was chosen by size is chosen anew; what a person chose stays."""
     before, dimension = store.manifest.index, store.manifest.model.dimension
-    if before.factory == automatic_factory(before.entries, dimension):
+    if was_automatic(before.factory, before.entries, dimension):
         return None
     clusters = ivf_of(make_index(before.factory, dimension))
     return None if clusters and clusters.nlist > store.live_entries else before.factory

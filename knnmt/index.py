@@ -1,7 +1,9 @@
 """The FAISS index over all keys: chosen by size, trained on a random sample, searched from disk."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.clustering import assign, cluster
+from knnmt.clustering import MANY, assign, cluster
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import nearest, norms_of
 from knnmt.files import flush_to_disk
@@ -21,6 +23,8 @@ from knnmt.store import Array, starts
 EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
 PAPER_CODE_BYTES = 64
 NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
+LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
+GRAPH_CANDIDATES = 24  # centroids kept on that walk: with them 97 % of the nearest 16 are found; more take longer
 TRAINING_KEYS_PER_CLUSTER = 40  # FAISS wants 39 at least and uses 256 at most
 CODE_TRAINING_KEYS = 16_384  # 16 centroids a piece of the key need no more
 BLOCK = 65_536  # keys in single precision at a time
@@ -45,7 +49,16 @@ def automatic_factory(entries: int, dimension: int) -> str:
     if entries <= EXACT_ENTRIES:
         return "Flat"
     clusters = 2 ** int(math.log2(8 * math.sqrt(entries)))
-    return f"IVF{clusters},PQ{code_pieces(dimension)}x4fs"
+    graph = f"_HNSW{LINKS}" if clusters >= MANY else ""
+    return f"IVF{clusters}{graph},PQ{code_pieces(dimension)}x4fs"
+
+
+def was_automatic(factory: str, entries: int, dimension: int) -> bool:
+    """Whether an index was chosen by size, perhaps by an earlier version with other numbers of clusters."""
+    if factory == "Flat":
+        return entries <= EXACT_ENTRIES
+    shape = re.fullmatch(rf"IVF(\d+)(_HNSW{LINKS})?,PQ{code_pieces(dimension)}x4fs", factory)
+    return shape is not None and int(shape[1]).bit_count() == 1
 
 
 def code_pieces(dimension: int) -> int:
@@ -75,6 +88,7 @@ def build_index(
 def extend_index(trained: Path, keys: list[Array], file: Path) -> BuiltIndex:
     """An index of other keys that shares the clusters and codes of one that was trained."""
     index = filled(without_entries(trained), keys)
+    set_graph_candidates(index)
     write_index(index, file)
     recall = measure_recall(index, keys, np.random.default_rng(0))
     return BuiltIndex(f"clusters of {trained.name}", set_nprobe(index, None), recall)
@@ -123,6 +137,7 @@ def make_index(factory: str, dimension: int) -> Any:
     for part in (index, ivf_of(index)):
         if getattr(part, "do_polysemous_training", False):
             part.do_polysemous_training = False  # it takes minutes, and serves a kind of search not used here
+    set_graph_candidates(index)
     return index
 
 
@@ -140,7 +155,9 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
         sample = take(keys, np.sort(chosen))
         quantizer = plain_clusters(index)
         if quantizer is not None:
-            quantizer.add(cluster(sample, clusters, random))  # FAISS sees them and trains only its codes
+            centroids = cluster(sample, clusters, random)
+            with one_thread():  # with more, a graph would be another in every build
+                quantizer.add(centroids)  # FAISS sees them and trains only its codes
             if isinstance(index, faiss.IndexIVFPQFastScan):
                 sample = sample[random.permutation(len(sample))[:CODE_TRAINING_KEYS]]
         index.train(sample)
@@ -149,12 +166,23 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
 
 
 def plain_clusters(index: Any) -> Any:
-    """The centroids' own index, where keys go to the nearest of them as they are; else None."""
+    """The centroids' own index, a list or a graph, where keys go to the nearest of them as they are; else None."""
     if not isinstance(index, faiss.IndexIVF):
         return None
     quantizer: Any = faiss.downcast_index(index.quantizer)
-    plain = isinstance(quantizer, faiss.IndexFlat) and quantizer.metric_type == faiss.METRIC_L2
+    plain = isinstance(quantizer, faiss.IndexFlat | faiss.IndexHNSWFlat) and quantizer.metric_type == faiss.METRIC_L2
     return quantizer if plain else None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """FAISS works with one thread."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 def filled(index: Any, keys: list[Array], on_entries: Callable[[int], None] = lambda _: None) -> Any:
@@ -192,7 +220,8 @@ def add_keys(index: Any, keys: Keys) -> None:
 
 
 def centroids_of(quantizer: Any) -> Keys:
-    centroids: Keys = faiss.rev_swig_ptr(quantizer.get_xb(), quantizer.ntotal * quantizer.d)
+    held: Any = faiss.downcast_index(quantizer.storage) if isinstance(quantizer, faiss.IndexHNSW) else quantizer
+    centroids: Keys = faiss.rev_swig_ptr(held.get_xb(), held.ntotal * held.d)
     return centroids.reshape(-1, quantizer.d)
 
 
@@ -243,6 +272,14 @@ def set_nprobe(index: Any, nprobe: int | None) -> int | None:
     return int(ivf.nprobe)
 
 
+def set_graph_candidates(index: Any) -> None:
+    """How far a search looks around in a graph of centroids, whatever the index's file says."""
+    ivf = ivf_of(index)
+    quantizer: Any = None if ivf is None else faiss.downcast_index(ivf.quantizer)
+    if isinstance(quantizer, faiss.IndexHNSW):
+        quantizer.hnsw.efSearch = GRAPH_CANDIDATES
+
+
 def open_index(file: Path, nprobe: int | None) -> Any:
     """The index, memory-mapped: what is not searched is not read. `nprobe` is None for an index without clusters."""
     # Without FAISS's table of every cluster's codes: it takes memory, and searching is as fast without it.
@@ -252,6 +289,7 @@ def open_index(file: Path, nprobe: int | None) -> Any:
     except RuntimeError as error:
         raise StoreError(f"{file}: not a readable index; build the store again") from error
     set_nprobe(index, nprobe)
+    set_graph_candidates(index)
     return index
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.index import automatic_factory, build_index, ivf_of, make_index
+from knnmt.index import automatic_factory, build_index, ivf_of, make_index, was_automatic
 from knnmt.retrieval import IndexedEntries, Retriever, StoreSearcher
 from knnmt.selection import live_segments
 from knnmt.store import COLUMNS, INDEX, Array, Store
@@ -62,9 +62,9 @@ class Subset:
 
 def factory_for(store: Store, entries: int) -> str:
     """The index of a part: by size where the store's own is by size, else the same."""
-    own, dimension = store.manifest.index.factory, store.manifest.model.dimension
-    by_size = own == automatic_factory(store.manifest.index.entries, dimension)
-    return automatic_factory(entries, dimension) if by_size else own
+    own, dimension = store.manifest.index, store.manifest.model.dimension
+    by_size = was_automatic(own.factory, own.entries, dimension)
+    return automatic_factory(entries, dimension) if by_size else own.factory
 
 
 def check_trainable(store: Store, size: float, entries: int) -> None:

@@ -168,11 +168,12 @@ def test_searching_reports_time_and_recall(monkeypatch: pytest.MonkeyPatch, tmp_
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("factory", ["IVF64,PQ32x4fs", "IVF64_HNSW32,PQ32x4fs"])
 def test_searching_a_store_s_keys_says_what_retrieval_costs(
-    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: Store, factory: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(searching, "automatic_factory", lambda *_: "IVF64,PQ32x4fs")
+    monkeypatch.setattr(searching, "automatic_factory", lambda *_: factory)
     plan = Plan(sentences=SENTENCES, batches=(2,), beams=(2,), repeats=1)
     (row,) = searching.searching((store.entries + 500,), (), 1, str(store.path), plan)
     assert row["dimension"] == 256

@@ -75,7 +75,10 @@ def test_clusters_are_shared_out_by_size(total: int, sizes: list[int], shares: l
     assert shared_out(total, sizes) == shares
 
 
-@pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF16,PQ8x4", "IVF16,SQ8", "IVF16,PQ8x4fs"])
+@pytest.mark.parametrize(
+    "factory",
+    ["IVF16,Flat", "IVF16,PQ8x4", "IVF16,SQ8", "IVF16,PQ8x4fs", "IVF16_HNSW8,Flat", "IVF16_HNSW8,PQ8x4fs"],
+)
 def test_an_index_is_as_good_as_one_that_faiss_trained(factory: str) -> None:
     keys = blobs(40, 50)
     queries = keys[::7] + 0.1

@@ -105,3 +105,22 @@ def test_an_index_that_was_chosen_stays(tmp_path: Path) -> None:
     store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(100)], index="SQ8")
     assert compact_store(store.path).manifest.index.factory == "SQ8"
     assert compact_store(store.path, index="Flat").manifest.index.factory == "Flat"
+
+
+@pytest.mark.parametrize("factory", ["IVF64,PQ4x4fs", "IVF64_HNSW32,PQ4x4fs", "Flat"])
+def test_an_index_that_was_chosen_by_size_is_chosen_anew(
+    tmp_path: Path, factory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by the rule of an earlier version, with other clusters or without their graph."""
+    monkeypatch.setattr("knnmt.index.EXACT_ENTRIES", 450)
+    monkeypatch.setattr("knnmt.index.MANY", 128)
+    store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(150)], index=factory)
+    assert compact_store(store.path).manifest.index.factory == "Flat"
+    add(store, [("neu", "new")])
+    assert compact_store(store.path).manifest.index.factory == "IVF128_HNSW32,PQ4x4fs"
+
+
+def test_exact_search_of_many_entries_was_chosen_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knnmt.index.EXACT_ENTRIES", 100)
+    store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(100)], index="Flat")
+    assert compact_store(store.path).manifest.index.factory == "Flat"

@@ -14,6 +14,7 @@ from knnmt.index import (
     measure_recall,
     open_index,
     take,
+    was_automatic,
 )
 
 
@@ -23,16 +24,41 @@ from knnmt.index import (
         (1, 256, "Flat"),
         (100_000, 512, "Flat"),
         (100_001, 512, "IVF2048,PQ128x4fs"),
-        (500_000, 256, "IVF4096,PQ128x4fs"),
-        (1_500_000, 512, "IVF8192,PQ128x4fs"),
-        (10_000_000, 1024, "IVF16384,PQ128x4fs"),
-        (1_000_000_000, 1024, "IVF131072,PQ128x4fs"),
+        (262_143, 256, "IVF2048,PQ128x4fs"),
+        (262_144, 256, "IVF4096_HNSW32,PQ128x4fs"),
+        (1_500_000, 512, "IVF8192_HNSW32,PQ128x4fs"),
+        (10_000_000, 1024, "IVF16384_HNSW32,PQ128x4fs"),
+        (1_000_000_000, 1024, "IVF131072_HNSW32,PQ128x4fs"),
         (200_000, 48, "IVF2048,PQ24x4fs"),
+        (500_000, 48, "IVF4096_HNSW32,PQ24x4fs"),
         (200_000, 100, "IVF2048,PQ50x4fs"),
     ],
 )
 def test_automatic_choice(entries: int, dimension: int, factory: str) -> None:
     assert automatic_factory(entries, dimension) == factory
+
+
+@pytest.mark.parametrize(
+    ("factory", "entries", "dimension", "automatic"),
+    [
+        ("Flat", 100_000, 256, True),
+        ("Flat", 100_001, 256, False),  # nobody but a person looks at every key of so many
+        ("IVF2048,PQ128x4fs", 6_500_000, 256, True),
+        ("IVF16384,PQ128x4fs", 6_500_000, 512, True),
+        ("IVF16384_HNSW32,PQ128x4fs", 10, 512, True),
+        ("IVF2048,PQ24x4fs", 200_000, 48, True),
+        ("IVF2048,PQ24x4fs", 200_000, 256, False),
+        ("IVF2000,PQ128x4fs", 200_000, 256, False),
+        ("IVF0,PQ128x4fs", 200_000, 256, False),
+        ("IVF4096_HNSW16,PQ128x4fs", 500_000, 256, False),
+        ("IVF4096,PQ128x4fsr", 500_000, 256, False),
+        ("IVF4096,PQ128x4", 500_000, 256, False),
+        ("OPQ128,IVF4096,PQ128x4fs", 500_000, 256, False),
+        ("HNSW32", 500_000, 256, False),
+    ],
+)
+def test_which_indexes_were_chosen_by_size(factory: str, entries: int, dimension: int, automatic: bool) -> None:
+    assert was_automatic(factory, entries, dimension) is automatic
 
 
 @pytest.mark.parametrize(
@@ -86,8 +112,8 @@ def test_clusters_that_faiss_trains_see_the_whole_sample(tmp_path: Path, monkeyp
     """Its codes need few keys, its clusters do not."""
     monkeypatch.setattr("knnmt.index.CODE_TRAINING_KEYS", 20)
     keys = [np.random.default_rng(1).standard_normal((2000, 16)).astype(np.float16)]
-    built = build_index(keys, tmp_path / "index", factory="IVF32_HNSW8,PQ8x4fs", on_entries=nothing)
-    assert built.factory == "IVF32_HNSW8,PQ8x4fs"
+    built = build_index(keys, tmp_path / "index", factory="IVF32(SQ8),PQ8x4fs", on_entries=nothing)
+    assert built.factory == "IVF32(SQ8),PQ8x4fs"
 
 
 def test_more_clusters_searched_find_more(tmp_path: Path) -> None:

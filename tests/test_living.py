@@ -222,6 +222,7 @@ class TestRemoving:
 
 
 FACTORIES = ["Flat", "IVF4,Flat", "IVF4,PQ4x4", "OPQ4,IVF4,PQ4x4", "HNSW8", "PQ4x4", "SQ8", "IVF4,PQ4x4fs"]
+FACTORIES += ["IVF4_HNSW8,Flat", "IVF4_HNSW8,PQ4x4fs"]
 
 
 @pytest.mark.parametrize("factory", FACTORIES)

@@ -42,12 +42,12 @@ def test_keys_may_be_transformed_first() -> None:
     assert (found.search(QUERIES, 8)[1] == index.search(QUERIES, 8)[1]).mean() > 0.99
 
 
-@pytest.mark.parametrize("factory", ["Flat", "HNSW8", "PQ8x4", "IVF32_HNSW8,PQ8x4fs"])
+@pytest.mark.parametrize("factory", ["Flat", "HNSW8", "PQ8x4", "IVF32_HNSW8,PQ8x4fs", "PCA16,IVF32_HNSW8,PQ8x4fs"])
 def test_other_indexes_are_left_to_faiss(factory: str) -> None:
     assert probing(trained(factory)) is None
 
 
-@pytest.mark.parametrize("factory", ["IVF32,PQ16x4fs", "IVF32,PQ16x4fsr"])
+@pytest.mark.parametrize("factory", ["IVF32,PQ16x4fs", "IVF32,PQ16x4fsr", "IVF32_HNSW8,PQ16x4fs"])
 def test_a_packed_index_is_filled_as_faiss_would(factory: str) -> None:
     index = trained(factory)
     ours = filled(index, [KEYS])
