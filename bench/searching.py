@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import faiss
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from rich.table import Table
 from bench.cost import cost_of_retrieval
 from bench.translating import Plan
 from knnmt.clustering import assign
+from knnmt.engine import faiss
 from knnmt.exact import nearest, norms_of
 from knnmt.index import (
     EXACT_ENTRIES,

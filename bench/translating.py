@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import faiss
 import torch
 from rich.console import Console
 from sacrebleu.metrics import BLEU
@@ -21,6 +20,7 @@ from bench.systems import System, Translated, by_generate, by_knnmt
 from knnmt import Translator, build_store
 from knnmt.decoding import SearchSettings
 from knnmt.demo import MODEL, K, demo_corpus, read_demo
+from knnmt.engine import faiss
 from knnmt.errors import SettingsError
 from knnmt.evaluation import metrics, read_test_set, signature_of
 from knnmt.inputs import read_lines

@@ -9,9 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import faiss
 import torch
 from torch import nn
+
+from knnmt.engine import faiss
 
 SMALL = 1 << 26  # multiplications of a step, up to which a second thread gains nothing
 

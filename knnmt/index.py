@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from knnmt.clustering import MANY, assign, cluster
+from knnmt.engine import faiss
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import nearest, norms_of
 from knnmt.files import flush_to_disk

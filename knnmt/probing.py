@@ -6,12 +6,12 @@ fast. Where the centroids have a graph, FAISS compares with so few of them that 
 
 from typing import Any
 
-import faiss
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from knnmt.clustering import Centroids
+from knnmt.engine import faiss
 from knnmt.index import Keys, centroids_of, plain_clusters
 
 

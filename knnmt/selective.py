@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from knnmt.engine import faiss
 from knnmt.index import Keys
 
 engine: Any = faiss  # its type hints lack the keywords used here
