@@ -12,6 +12,7 @@ from rich.table import Table
 import knnmt.decoding
 from bench.systems import ONE_BATCH
 from knnmt import Translator
+from knnmt.marian import MarianDecoder
 from knnmt.projection import AllLogits, Projection, RoughLogits
 from knnmt.retrieval import IndexedEntries, Retriever, StoreSearcher
 from knnmt.stepping import Stepper
@@ -19,7 +20,7 @@ from knnmt.stepping import Stepper
 # What belongs to a phase; time spent in a later row inside an earlier one is counted for the later one only.
 PHASES: dict[str, list[tuple[Any, str]]] = {
     "encoder and first step": [(Stepper, "begin")],
-    "decoder layers": [(Stepper, "run")],
+    "decoder layers": [(Stepper, "run"), (MarianDecoder, "step")],
     "projection": [
         (Projection, "exactly"), (Projection, "quickly"), (AllLogits, "best"), (AllLogits, "total"),
         (RoughLogits, "best"), (RoughLogits, "total"), (RoughLogits, "at"), (AllLogits, "at"),

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.clustering import MANY, assign, cluster
+from knnmt.clustering import assign, cluster
 from knnmt.engine import faiss
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import nearest, norms_of
@@ -23,8 +23,9 @@ from knnmt.store import Array, starts
 EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
 PAPER_CODE_BYTES = 64
 NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
+GRAPH_FROM = 65_536  # clusters; with fewer, comparing with all of them takes no longer and misses less
 LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
-GRAPH_CANDIDATES = 24  # centroids kept on that walk: with them 97 % of the nearest 16 are found; more take longer
+GRAPH_CANDIDATES = 96  # centroids kept on that walk: with fewer, neighbours are lost that BLEU misses
 TRAINING_KEYS_PER_CLUSTER = 40  # FAISS wants 39 at least and uses 256 at most
 CODE_TRAINING_KEYS = 16_384  # 16 centroids a piece of the key need no more
 BLOCK = 65_536  # keys in single precision at a time
@@ -49,7 +50,7 @@ def automatic_factory(entries: int, dimension: int) -> str:
     if entries <= EXACT_ENTRIES:
         return "Flat"
     clusters = 2 ** int(math.log2(8 * math.sqrt(entries)))
-    graph = f"_HNSW{LINKS}" if clusters >= MANY else ""
+    graph = f"_HNSW{LINKS}" if clusters >= GRAPH_FROM else ""
     return f"IVF{clusters}{graph},PQ{code_pieces(dimension)}x4fs"
 
 

@@ -110,23 +110,23 @@ def test_more_clusters_than_candidates_can_be_searched(tmp_path: Path) -> None:
 
 
 def test_how_it_is_searched_does_not_depend_on_the_file(graph: Path, tmp_path: Path) -> None:
-    assert GRAPH_CANDIDATES == graph_of(make_index(GRAPH, DIMENSION)).efSearch == 24
+    assert GRAPH_CANDIDATES == graph_of(make_index(GRAPH, DIMENSION)).efSearch == 96
     file = tmp_path / "index.faiss"
     for name in ("index.faiss", "index.trained.faiss"):
         index = faiss.read_index(str(graph.with_name(name)))
-        assert graph_of(index).efSearch == 24
+        assert graph_of(index).efSearch == 96
         graph_of(index).efSearch = 3
         faiss.write_index(index, str(tmp_path / name))
-    assert graph_of(open_index(file, 16)).efSearch == 24
+    assert graph_of(open_index(file, 16)).efSearch == 96
     extend_index(file, [KEYS[:500]], tmp_path / "other")
-    assert graph_of(faiss.read_index(str(tmp_path / "other"))).efSearch == 24
+    assert graph_of(faiss.read_index(str(tmp_path / "other"))).efSearch == 96
 
 
 @pytest.fixture
 def early_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of a few hundred entries are indexed as those of millions are."""
     monkeypatch.setattr("knnmt.index.EXACT_ENTRIES", 200)
-    monkeypatch.setattr("knnmt.index.MANY", 64)
+    monkeypatch.setattr("knnmt.index.GRAPH_FROM", 64)
 
 
 @pytest.mark.usefixtures("hash_keys", "early_graphs")

@@ -113,7 +113,7 @@ def test_an_index_that_was_chosen_by_size_is_chosen_anew(
 ) -> None:
     """Also by the rule of an earlier version, with other clusters or without their graph."""
     monkeypatch.setattr("knnmt.index.EXACT_ENTRIES", 450)
-    monkeypatch.setattr("knnmt.index.MANY", 128)
+    monkeypatch.setattr("knnmt.index.GRAPH_FROM", 128)
     store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(150)], index=factory)
     assert compact_store(store.path).manifest.index.factory == "Flat"
     add(store, [("neu", "new")])

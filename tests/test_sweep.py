@@ -101,7 +101,7 @@ def test_fewer_entries_than_neighbours(store: Store, tmp_path: Path) -> None:
 
 def test_a_part_has_the_index_of_its_size(store: Store, clustered: Store) -> None:
     assert factory_for(store, 20) == "Flat"
-    assert factory_for(store, 10**6) == "IVF4096_HNSW32,PQ128x4fs"
+    assert factory_for(store, 10**6) == "IVF4096,PQ128x4fs"
     assert factory_for(clustered, 20) == "IVF4,Flat"
     check_trainable(store, 0.1, 3)
     with pytest.raises(SettingsError, match=r"--sizes 0\.1: its 3 entries are too few for the store's index IVF4,Flat"):
