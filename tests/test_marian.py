@@ -10,7 +10,7 @@ from tiny_models import GERMAN, tiny_folder, tiny_model
 from torch import nn
 
 from knnmt.batching import pad
-from knnmt.keys import KeySite
+from knnmt.keys import KeySite, catching_keys
 from knnmt.marian import ROOM, MarianDecoder, Past
 from knnmt.model import TranslationModel, load_model
 from knnmt.stepping import Stepper
@@ -118,3 +118,11 @@ def test_a_step_that_disagrees_with_the_network_is_not_used(monkeypatch: pytest.
     ours = MarianDecoder.step
     monkeypatch.setattr(MarianDecoder, "step", lambda decoder, tokens: ours(decoder, tokens) + 0.01)
     assert begun(own_marian()).direct is None
+
+
+def test_the_trial_shows_its_keys_to_nobody() -> None:
+    model = own_marian()
+    shapes: list[torch.Size] = []
+    with catching_keys(model.network, model.key_site, seen=lambda keys: shapes.append(keys.shape)):
+        assert begun(model).direct is not None
+    assert len(shapes) == 1
