@@ -133,7 +133,7 @@ def make_index(factory: str, dimension: int) -> Any:
     try:
         index: Any = faiss.index_factory(dimension, factory)
     except RuntimeError as error:
-        reason = str(error).strip().split("\n")[-1]
+        reason = re.sub(r"^Error in .* at \S+:\d+: ", "", str(error).strip().split("\n")[-1])  # where in FAISS
         raise SettingsError(f"--index {factory}: not possible for keys of dimension {dimension} ({reason})") from error
     for part in (index, ivf_of(index)):
         if getattr(part, "do_polysemous_training", False):

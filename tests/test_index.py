@@ -1,5 +1,6 @@
 """Choosing, training, searching and judging an index, against numpy."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from knnmt.index import (
     build_index,
     code_pieces,
     exact_distances,
+    make_index,
     measure_recall,
     open_index,
     take,
@@ -153,6 +155,12 @@ def test_exact_distances_over_parts() -> None:
 def test_impossible_factories_name_the_flag(tmp_path: Path, factory: str) -> None:
     with pytest.raises(SettingsError, match=f"--index {factory}"):
         build_index([clustered(300, 32)], tmp_path / "index", factory=factory, on_entries=nothing)
+
+
+def test_an_impossible_index_is_told_without_where_in_faiss_it_failed() -> None:
+    told = "--index IVF9_HNSWx: not possible for keys of dimension 8 (could not parse index string IVF9_HNSWx)"
+    with pytest.raises(SettingsError, match=f"^{re.escape(told)}$"):
+        make_index("IVF9_HNSWx", 8)
 
 
 def test_a_broken_index_file_is_an_error(tmp_path: Path) -> None:
