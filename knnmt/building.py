@@ -24,6 +24,7 @@ from knnmt.indexing import write_index
 from knnmt.keys import teacher_forced_keys
 from knnmt.manifest import BUILDING, MANIFEST, IndexRecord, Manifest, ModelRecord, PartRecord
 from knnmt.model import TranslationModel
+from knnmt.packed import packed_layers
 from knnmt.parts import EncodedSegment, PartWriter, finished_parts, now
 from knnmt.progress import Advance, progress_bar
 from knnmt.store import Store
@@ -275,7 +276,8 @@ def write_keys(writer: PartWriter, model: TranslationModel, batch_tokens: int, a
     for batch in batches_by_tokens(lengths, batch_tokens):
         segments = [writer.segments[position] for position in batch]
         inputs = model.teacher_forcing([s.source for s in segments], [s.target for s in segments])
-        keys = teacher_forced_keys(model.network, model.key_site, inputs).to("cpu", torch.float16).numpy()
+        with packed_layers(model.network):
+            keys = teacher_forced_keys(model.network, model.key_site, inputs).to("cpu", torch.float16).numpy()
         for position, segment, row in zip(batch, segments, keys, strict=True):
             writer.put(position, row[first : first + len(segment.target)])
         advance(len(batch), sum(len(segment.target) for segment in segments))

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from knnmt.ahead import Found, SearchAhead, rows_of_small_steps, searching_ahead
 from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
@@ -18,6 +17,8 @@ from knnmt.projection import NextTokens, Ranking, rank
 from knnmt.retrieval import Neighbours, Retriever
 
 PAPER_K = 64
+
+Found = tuple[torch.Tensor, torch.Tensor]  # neighbours' tokens and weights, both [n, k]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,24 +131,29 @@ def proposing(
         yield propose_plainly
         return
 
-    def search(keys: torch.Tensor) -> Found:
+    with catching_keys(network, site) as catch:
+
+        def find(ranking: Ranking) -> Found:
+            return find_where_unsure(catch.keys[:, -1], ranking, retriever, settings, asked)
+
+        yield proposer(find, settings.weight)
+
+
+def find_where_unsure(
+    keys: torch.Tensor, ranking: Ranking, retriever: Retriever, settings: SearchSettings, asked: Asked
+) -> Found:
+    """Neighbours for each of the keys [n, dimension]; where the model is certain, none has any weight."""
+    if settings.asks_always:
+        asked.retrieved += len(keys)
         return retrieve(keys, retriever, settings)
-
-    # The search begins as soon as there are keys, where it need not wait for what the model says.
-    with (
-        searching_ahead(search, rows_of_small_steps(network)) as begun,
-        catching_keys(network, site, seen=begun.begin),
-    ):
-        yield proposer(lambda ranking: find_where_unsure(begun, ranking, settings, asked), settings.weight)
-
-
-def find_where_unsure(begun: SearchAhead, ranking: Ranking, settings: SearchSettings, asked: Asked) -> Found:
-    """Neighbours' tokens and weights for each row; where the model is certain, all weights are zero."""
-    unsure = None if settings.asks_always else ranking.certainty() <= settings.certain
-    retrieved = len(begun.keys) if unsure is None else int(unsure.sum())
-    asked.retrieved += retrieved
-    asked.skipped += len(begun.keys) - retrieved
-    return begun.result(unsure)
+    unsure = torch.nonzero(ranking.certainty() <= settings.certain)[:, 0]
+    asked.retrieved += len(unsure)
+    asked.skipped += len(keys) - len(unsure)
+    tokens = keys.new_zeros(len(keys), settings.k, dtype=torch.long)
+    weights = keys.new_zeros(len(keys), settings.k, dtype=torch.float)
+    if len(unsure):
+        tokens[unsure], weights[unsure] = retrieve(keys[unsure], retriever, settings)
+    return tokens, weights
 
 
 def proposer(find: Callable[[Ranking], Found], weight: float) -> Propose:

@@ -16,6 +16,7 @@ from knnmt.decoding import PAPER_K, SearchSettings
 from knnmt.errors import CorpusError
 from knnmt.keys import catching_keys
 from knnmt.model import TranslationModel
+from knnmt.packed import packed_layers
 from knnmt.progress import Advance
 from knnmt.retrieval import Retriever
 
@@ -148,7 +149,7 @@ def batches_of(model: TranslationModel, pairs: Sequence[EncodedPair]) -> Iterato
 def observe(model: TranslationModel, retriever: Retriever, pairs: Sequence[EncodedPair], k: int) -> Observed:
     """One forward pass and one search for all reference tokens of a batch."""
     targets = [pair.target for pair in pairs]
-    with catching_keys(model.network, model.key_site) as catch:
+    with packed_layers(model.network), catching_keys(model.network, model.key_site) as catch:
         inputs = model.teacher_forcing([pair.source for pair in pairs], targets)
         logits = model.network(**inputs, use_cache=False).logits
     rows, columns = positions_of(targets, len(model.decoder_prefix) - 1)

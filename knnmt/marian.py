@@ -1,10 +1,11 @@
-"""One step of a Marian decoder, by its own modules but without the layers of calls around them.
+"""A Marian decoder run step by step, by its own modules but without the layers of calls around them.
 
 Marian models are what most people translate with, and small: what transformers does around a step of theirs takes as
-long as the step. The encoder and the decoder's first pass are left to transformers; here begins what is done again for
-every token.
+long as the step. Queries, keys and values of self-attention are one product here, and so are the keys and values of a
+source.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,85 +15,101 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from knnmt.keys import KEY_SITES
 from knnmt.model import TranslationModel
+from knnmt.packed import PackedWeights, can_be_packed, version_of
 
 ROOM = 32  # tokens at first; doubled when full
 TOLERANCE = 1e-3
 
-_AGREES: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+Product = Callable[[torch.Tensor], torch.Tensor]
+
+_JOINT: WeakKeyDictionary[nn.Module, PackedWeights] = WeakKeyDictionary()  # by the first of the layers
+_AGREED: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # with which weights
 
 
 class Past:
-    """Keys and values of the tokens so far, side by side, [rows, time, 2 · dimension], in room for more."""
+    """Keys and values of the tokens so far, side by side, [time, rows, 2 · dimension], in room for more.
 
-    def __init__(self, first: torch.Tensor) -> None:
-        self.rows, self.time, width = first.shape
-        self.room = first.new_empty(self.rows, max(ROOM, 2 * self.time), width)
-        self.spare = torch.empty_like(self.room)
-        self.room[:, : self.time] = first
+    Time comes first, so that room which is not used yet is not touched: fresh memory is dear.
+    """
 
-    def append(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """All keys and all values, after those of one more token, each [rows, dimension]."""
-        if self.time == self.room.shape[1]:
-            self.room = torch.cat([self.room, torch.empty_like(self.room)], dim=1)
-            self.spare = torch.empty_like(self.room)
-        dimension = keys.shape[-1]
-        self.room[: self.rows, self.time, :dimension] = keys
-        self.room[: self.rows, self.time, dimension:] = values
+    def __init__(self, rows: int, like: torch.Tensor) -> None:
+        self.rows, self.time = rows, 0
+        self.room = like.new_empty(0, rows, like.shape[-1])
+        self.spare = self.room
+
+    def append(self, last: torch.Tensor) -> torch.Tensor:
+        """All of them, [rows, time, 2 · dimension], after those of one more token, [rows, 2 · dimension]."""
+        if self.time == len(self.room):
+            before, self.room = self.room, self.more_room()
+            self.room[: self.time] = before
+            self.spare = self.more_room()
+        self.room[self.time, : self.rows] = last
         self.time += 1
-        so_far = self.room[: self.rows, : self.time]
-        return so_far[..., :dimension], so_far[..., dimension:]
+        return self.room[: self.time, : self.rows].transpose(0, 1)
+
+    def more_room(self) -> torch.Tensor:
+        return self.spare.new_empty(max(ROOM, 2 * self.time), *self.spare.shape[1:])
 
     def keep(self, rows: torch.Tensor) -> None:
-        kept = self.spare[: len(rows), : self.time]
-        torch.index_select(self.room[:, : self.time], 0, rows, out=kept)
+        if len(rows) > self.spare.shape[1]:
+            self.spare = self.spare.new_empty(len(self.room), len(rows), self.spare.shape[-1])
+        kept = self.spare[: self.time, : len(rows)]
+        torch.index_select(self.room[: self.time, : self.rows], 1, rows, out=kept)
         self.rows, self.room, self.spare = len(rows), self.spare, self.room
 
 
 class MarianDecoder:
-    """The decoder after its first pass, which left a cache with one row for each sentence."""
+    """The decoder over encoded sources [sentences, time, dimension]: one row for each, or several after `spread`."""
 
-    def __init__(self, network: Any, cache: Any, mask: torch.Tensor, *, beam: int = 1, trial: bool = False) -> None:
-        """A trial makes that pass once more, and nobody who waits for keys hears of it."""
-        self.decoder, self.trial = network.get_decoder(), trial
+    def __init__(self, network: Any, encoded: torch.Tensor, mask: torch.Tensor) -> None:
+        self.decoder = network.get_decoder()
         self.heads = network.config.decoder_attention_heads
-        self.sources = [(layer.keys, layer.values) for layer in cache.cross_attention_cache.layers]
-        self.mask = None if bool(mask.all()) else mask.bool()[:, None, None]
-        firsts = [side_by_side(layer)[:, : 0 if trial else None] for layer in cache.self_attention_cache.layers]
-        self.pasts = [Past(first.repeat_interleave(beam, 0)) for first in firsts]
+        self.states = [joint(attention_of(layer.self_attn, "qkv")) for layer in self.decoder.layers]
+        sources = [joint(attention_of(layer.encoder_attn, "kv"))(encoded) for layer in self.decoder.layers]
+        self.sources = [self.in_halves(source) for source in sources]
+        self.mask = None if bool(mask.all()) else hiding(mask, encoded.dtype)
+        self.pasts = [Past(len(encoded), source) for source in sources]
 
-    def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The states [rows, dimension] after one more token in each row."""
+    def begin(self, prefix: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
+        """The states [sentences, time, dimension] of the decoder's prefix [sentences, time]."""
+        return torch.stack([self.step(tokens, silently=silently) for tokens in prefix.T], dim=1)
+
+    def spread(self, beam: int) -> None:
+        """Go on with several rows for each sentence, all alike at first."""
+        self.keep(None, torch.arange(self.pasts[0].rows, device=self.sources[0][0].device).repeat_interleave(beam))
+
+    def step(self, tokens: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
+        """The states [rows, dimension] after one more token in each row; silently: without telling who waits for keys."""
         decoder = self.decoder
-        hidden = decoder.embed_tokens(tokens[:, None]) * decoder.embed_scale
+        hidden = decoder.embed_tokens(tokens) * decoder.embed_scale
         hidden = hidden + decoder.embed_positions.weight[self.pasts[0].time]
-        for layer, past, source in zip(decoder.layers, self.pasts, self.sources, strict=True):
-            hidden = layer.self_attn_layer_norm(hidden + self.attend_to_past(layer.self_attn, hidden, past))
-            hidden = layer.encoder_attn_layer_norm(hidden + self.attend_to_source(layer.encoder_attn, hidden, source))
-            widen = layer.fc1.forward if self.trial else layer.fc1  # only a module that is called tells its hooks
-            hidden = layer.final_layer_norm(hidden + layer.fc2(layer.activation_fn(widen(hidden))))
-        states: torch.Tensor = hidden[:, 0]
-        return states
+        for layer, states, past, source in zip(decoder.layers, self.states, self.pasts, self.sources, strict=True):
+            attended = self.attend_to_past(states(hidden), past)
+            hidden = layer.self_attn_layer_norm(hidden + layer.self_attn.out_proj(attended))
+            attended = self.attend_to_source(layer.encoder_attn.q_proj(hidden), source)
+            hidden = layer.encoder_attn_layer_norm(hidden + layer.encoder_attn.out_proj(attended))
+            # Only a module that is called tells its hooks; these expect a time of one.
+            wide = layer.fc1.forward(hidden) if silently else layer.fc1(hidden[:, None])[:, 0]
+            hidden = layer.final_layer_norm(hidden + layer.fc2(layer.activation_fn(wide)))
+        return hidden
 
-    def attend_to_past(self, attention: Any, hidden: torch.Tensor, past: Past) -> torch.Tensor:
-        keys, values = past.append(attention.k_proj(hidden)[:, 0], attention.v_proj(hidden)[:, 0])
-        attended = scaled_dot_product_attention(
-            self.in_heads(attention.q_proj(hidden)), self.in_heads(keys), self.in_heads(values)
-        )
-        mixed: torch.Tensor = attention.out_proj(attended.reshape(hidden.shape))
-        return mixed
+    def attend_to_past(self, states: torch.Tensor, past: Past) -> torch.Tensor:
+        """Queries, keys and values of one more token, [rows, 3 · dimension], are given."""
+        dimension = states.shape[-1] // 3
+        query = states[:, :dimension].view(len(states), 1, self.heads, -1).transpose(1, 2)
+        attended = scaled_dot_product_attention(query, *self.in_halves(past.append(states[:, dimension:])))
+        return attended.reshape(-1, dimension)
 
-    def attend_to_source(
-        self, attention: Any, hidden: torch.Tensor, source: tuple[torch.Tensor, torch.Tensor]
-    ) -> torch.Tensor:
+    def attend_to_source(self, query: torch.Tensor, source: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """The beams of a sentence, which share its keys, are a sequence here."""
-        query = attention.q_proj(hidden).view(len(source[0]), -1, hidden.shape[-1])
-        attended = scaled_dot_product_attention(self.in_heads(query), *source, attn_mask=self.mask)
-        mixed: torch.Tensor = attention.out_proj(attended.transpose(1, 2).reshape(hidden.shape))
-        return mixed
+        beams = query.view(len(source[0]), -1, self.heads, source[0].shape[-1]).transpose(1, 2)
+        attended = scaled_dot_product_attention(beams, *source, attn_mask=self.mask)
+        return attended.transpose(1, 2).reshape(query.shape)
 
-    def in_heads(self, states: torch.Tensor) -> torch.Tensor:
-        """[n, time, dimension] → [n, heads, time, dimension / heads]"""
-        return states.view(*states.shape[:2], self.heads, -1).transpose(1, 2)
+    def in_halves(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values side by side, [n, time, 2 · dimension], → each [n, heads, time, dimension / heads]"""
+        keys, values = states.view(*states.shape[:2], 2, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        return keys, values
 
     def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor | None) -> None:
         """Go on with some sentences and some rows; None: all as they are."""
@@ -104,20 +121,48 @@ class MarianDecoder:
                 past.keep(rows)
 
 
-def side_by_side(layer: Any) -> torch.Tensor:
-    """A cache's keys and values [n, heads, time, …] as [n, time, 2 · dimension]."""
-    return torch.cat([part.transpose(1, 2).flatten(2) for part in (layer.keys, layer.values)], dim=-1)
+def attention_of(attention: Any, parts: str) -> list[Any]:
+    return [getattr(attention, f"{part}_proj") for part in parts]
 
 
-def decodes_directly(
-    model: TranslationModel, cache: Any, mask: torch.Tensor, prefix: torch.Tensor, states: torch.Tensor
-) -> bool:
-    """Whether the decoder is one that is known here, and gives for the prefix [sentences, time] the states it gave."""
+def joint(layers: Sequence[Any]) -> Product:
+    """The products of several layers side by side, in one where they are linear and nothing more."""
+    if not all(type(layer) is nn.Linear and layer.bias is not None for layer in layers):
+        return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
+    if not can_be_packed(layers[0].weight):
+        return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
+    version = [version_of(weight) for layer in layers for weight in (layer.weight, layer.bias)]
+    packed = _JOINT.get(layers[0])
+    if packed is None or packed.version != version:
+        weight, bias = (torch.cat([getattr(layer, name).detach() for layer in layers]) for name in ("weight", "bias"))
+        packed = _JOINT[layers[0]] = PackedWeights(weight, bias, version)
+    return packed.product
+
+
+def hiding(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What is added to attention's scores so that padding, 0 in a mask [sentences, time], is not seen."""
+    hidden = mask.new_zeros(mask.shape, dtype=dtype).masked_fill(mask == 0, -torch.inf)
+    return hidden[:, None, None]
+
+
+def weights_now(network: Any) -> list[Any]:
+    return [version_of(weight) for weight in network.get_decoder().parameters()]
+
+
+def is_known(model: TranslationModel) -> bool:
+    """Whether the decoder looks like one that can be run here."""
     network = model.network
-    if network.config.model_type != "marian" or network.training or model.key_site != KEY_SITES["marian"]:
-        return False
-    if network not in _AGREES:
-        begun = MarianDecoder(network, cache, mask, trial=True)
-        found = torch.stack([begun.step(tokens) for tokens in prefix.T], dim=1)
-        _AGREES[network] = torch.allclose(found, states, rtol=TOLERANCE, atol=TOLERANCE)
-    return _AGREES[network]
+    return network.config.model_type == "marian" and not network.training and model.key_site == KEY_SITES["marian"]
+
+
+def has_agreed(network: Any) -> bool:
+    """Whether this decoder, with the weights that it has now, gave here what it gave by itself."""
+    return network in _AGREED and _AGREED[network] == weights_now(network)
+
+
+def agrees(network: Any, found: torch.Tensor, states: torch.Tensor) -> bool:
+    """Whether the states found here are those that the network gave; remembered if so."""
+    same = torch.allclose(found, states, rtol=TOLERANCE, atol=TOLERANCE)
+    if same:
+        _AGREED[network] = weights_now(network)
+    return same

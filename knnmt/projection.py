@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from knnmt.bytewise import by_bytes, pack
-from knnmt.packed import PackedWeights, can_be_packed
+from knnmt.packed import PackedWeights, can_be_packed, version_of
 
 BLOCK = 4096  # tokens of the vocabulary projected at a time
 ROWS = 32  # rows at a time, where bytes are multiplied or exponentials summed
@@ -146,11 +146,6 @@ class Projection:
         if len(self.room) < rows:
             self.room = torch.full((rows, width), -torch.inf, device=self.weight.device)
         return self.room[:rows]
-
-
-def version_of(weight: torch.Tensor) -> int:
-    """A number that is another once the weights have been changed: what was packed of them is then out of date."""
-    return 0 if weight.is_inference() else weight._version
 
 
 def largest(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,9 +14,10 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from knnmt.bytewise import has_bytes
-from knnmt.marian import MarianDecoder, decodes_directly
+from knnmt.marian import MarianDecoder, agrees, has_agreed, is_known
 from knnmt.model import TranslationModel
-from knnmt.projection import AllLogits, NextTokens, Projection, version_of
+from knnmt.packed import packed_layers, version_of
+from knnmt.projection import AllLogits, NextTokens, Projection
 
 CROSS_ATTENTION = "encoder_attn"  # as BART and all that descend from it call it
 SHARING = ("bart", "m2m_100", "marian", "mbart", "pegasus")  # FSMT and T5 have attention of their own kinds
@@ -50,6 +51,7 @@ class Stepper:
     def attached(self) -> Iterator[None]:
         """Inside, the network's passes are this stepper's."""
         with ExitStack() as hooks:
+            hooks.enter_context(packed_layers(self.network))
             for handle in self.hooks():
                 hooks.callback(handle.remove)
             yield
@@ -70,14 +72,27 @@ class Stepper:
         self.mask = mask
         self.encoded = self.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
         prefix = torch.tensor([self.model.decoder_prefix] * len(ids), device=ids.device)
+        self.direct = MarianDecoder(self.network, self.encoded, mask) if is_known(self.model) else None
+        if self.direct and has_agreed(self.network):
+            self.projection = known_projection(self.network)
+        first = self.direct.begin(prefix)[:, -1] if self.direct and self.projection else None
+        following = self.begin_by_network(prefix) if first is None else self.next_tokens(first)
+        if self.direct:
+            self.direct.spread(self.beam)
+        else:
+            self.spread_beams()
+        return following
+
+    def begin_by_network(self, prefix: torch.Tensor) -> NextTokens:
+        """By the network's own first pass, with which what is done here instead is compared."""
         output = self.run(prefix, None)
         self.cache = output.past_key_values
         logits = AllLogits(output.logits[:, -1])
         self.projection = checked_projection(self.network, self.states, logits)
-        if self.projection and decodes_directly(self.model, self.cache, mask, prefix, self.states):
-            self.direct = MarianDecoder(self.network, self.cache, mask, beam=self.beam)
-        else:
-            self.spread_beams()
+        if self.direct and not (
+            self.projection and agrees(self.network, self.direct.begin(prefix, silently=True), self.states)
+        ):
+            self.direct = None
         return logits
 
     def spread_beams(self) -> None:
@@ -92,7 +107,11 @@ class Stepper:
         """What may follow after one more token in each row, [rows]."""
         if self.projection is None:
             return AllLogits(self.run(tokens[:, None], self.cache).logits[:, -1])
-        states = self.direct.step(tokens) if self.direct else self.states_after(tokens)
+        return self.next_tokens(self.direct.step(tokens) if self.direct else self.states_after(tokens))
+
+    def next_tokens(self, states: torch.Tensor) -> NextTokens:
+        """After states [rows, dimension]."""
+        assert self.projection is not None
         quick = self.quick and self.projection.is_large
         return self.projection.quickly(states) if quick else self.projection.exactly(states)
 
@@ -160,12 +179,19 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
     head = network.get_output_embeddings()
     if not isinstance(head, nn.Linear) or not states.numel() or head.weight.dtype != torch.float32:
         return None
-    projection = _PROJECTIONS.get(network)
-    if projection is None or projection.version != version_of(head.weight):
+    projection = known_projection(network)
+    if projection is None:
         projection = _PROJECTIONS[network] = Projection(head.weight, bias_of(network, head))
     expected, tokens = logits.best(CHECKED)
     found = projection.at(states[:, -1], tokens)
     return projection if torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE) else None
+
+
+def known_projection(network: Any) -> Projection | None:
+    """The one that was made of the weights that the network has now."""
+    projection = _PROJECTIONS.get(network)
+    current = projection is not None and projection.version == version_of(network.get_output_embeddings().weight)
+    return projection if current else None
 
 
 def bias_of(network: Any, head: nn.Linear) -> torch.Tensor | None:

@@ -62,12 +62,13 @@ def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sent
 
 
 def test_rows_that_stay_where_they_are_are_not_copied() -> None:
-    past = Past(torch.randn(2, 1, 8))
+    past = Past(2, torch.empty(8))
+    past.append(torch.zeros(2, 8))
     before = past.room
-    keys, values = past.append(torch.ones(2, 4), torch.zeros(2, 4))
+    so_far = past.append(torch.ones(2, 8))
     assert past.room is before
-    assert keys.shape == values.shape == (2, 2, 4)
-    assert torch.equal(keys[:, 1], torch.ones(2, 4))
+    assert so_far.shape == (2, 2, 8)
+    assert torch.equal(so_far[:, 1], torch.ones(2, 8))
 
 
 def own_marian() -> TranslationModel:
@@ -116,7 +117,7 @@ def test_only_a_marian_with_the_usual_keys_is_run_directly(kind: str) -> None:
 
 def test_a_step_that_disagrees_with_the_network_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = MarianDecoder.step
-    monkeypatch.setattr(MarianDecoder, "step", lambda decoder, tokens: ours(decoder, tokens) + 0.01)
+    monkeypatch.setattr(MarianDecoder, "step", lambda *given, **named: ours(*given, **named) + 0.01)
     assert begun(own_marian()).direct is None
 
 

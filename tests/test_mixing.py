@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from knnmt.mixing import mix, mix_best, neighbour_weights, token_masses
+from knnmt.mixing import alike, mix, mix_best, neighbour_weights, token_masses
 from knnmt.projection import AllLogits, rank
 
 INF = math.inf
@@ -53,7 +53,7 @@ def test_neighbour_weights(distances: list[float], temperature: float, expected:
     ],
 )
 def test_token_masses(tokens: list[int], weights: list[float], expected: list[float]) -> None:
-    masses = token_masses(torch.tensor([tokens]), torch.tensor([weights]))
+    masses = token_masses(alike(torch.tensor([tokens])), torch.tensor([weights]))
     np.testing.assert_allclose(masses[0].numpy(), expected, atol=1e-6)
 
 
@@ -144,7 +144,7 @@ def test_weights_and_masses_are_shares(search: dict[str, Any]) -> None:
     found = np.isfinite(search["distances"])
     np.testing.assert_allclose(weights.sum(dim=-1).numpy(), found.any(axis=1), atol=1e-5)
     assert (weights.numpy()[~found] == 0).all()
-    masses = token_masses(torch.from_numpy(search["tokens"]), weights).numpy()
+    masses = token_masses(alike(torch.from_numpy(search["tokens"])), weights).numpy()
     for row, tokens in enumerate(search["tokens"]):
         once = {token: masses[row, column] for column, token in enumerate(tokens)}
         assert sum(once.values()) == pytest.approx(float(found[row].any()), abs=1e-5)
