@@ -13,7 +13,7 @@ import knnmt.decoding
 from bench.systems import ONE_BATCH
 from knnmt import Translator
 from knnmt.marian import MarianDecoder
-from knnmt.projection import AllLogits, Projection, RoughLogits
+from knnmt.projection import AllLogits, LogitsByRows, Projection
 from knnmt.retrieval import IndexedEntries, Retriever, StoreSearcher
 from knnmt.stepping import Stepper
 
@@ -22,8 +22,7 @@ PHASES: dict[str, list[tuple[Any, str]]] = {
     "encoder and first step": [(Stepper, "begin")],
     "decoder layers": [(Stepper, "run"), (MarianDecoder, "step")],
     "projection": [
-        (Projection, "exactly"), (Projection, "quickly"), (AllLogits, "best"), (AllLogits, "total"),
-        (RoughLogits, "best"), (RoughLogits, "total"), (RoughLogits, "at"), (AllLogits, "at"),
+        (Projection, "exactly"), (AllLogits, "rank"), (AllLogits, "at"), (LogitsByRows, "rank"), (LogitsByRows, "at"),
     ],
     "caches reordered, sentences dropped": [(Stepper, "keep")],
     "search, other": [(Retriever, "search")],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from knnmt.model import TranslationModel
-from knnmt.projection import NextTokens, rank
+from knnmt.projection import NextTokens
 from knnmt.stepping import Stepper
 
 # Names of `generate`'s settings that change which tokens may follow, and that this search does not know.
@@ -103,7 +103,7 @@ def longest_output(model: TranslationModel) -> int:
 
 def propose_plainly(following: NextTokens, most: int) -> Proposal:
     """The model's own best continuations."""
-    ranking = rank(following, most)
+    ranking = following.rank(most)
     return Proposal(ranking.logits - ranking.total, ranking.tokens, -ranking.total)
 
 

@@ -7,12 +7,13 @@ import torch
 from numpy.typing import NDArray
 
 from knnmt.exact import Keys, distances_less_norms, norms_of, smallest
+from knnmt.packed import PackedWeights, can_be_packed
 
 ROUNDS = 10  # FAISS's own 25 gain next to nothing in recall
 AT_ONCE = 1 << 22  # distances of keys to centroids: they stay in the processor's cache
 MANY = 4096  # clusters, from which on they are found in two steps
-DIRECTIONS = 64  # in which centroids are compared first
-CANDIDATES = 3  # times as many as wanted are compared in all directions
+DIRECTIONS = 128  # in which centroids are compared first
+CANDIDATES = 2  # times as many as wanted are compared in all directions
 SAMPLE = 4096  # centroids show well enough in which directions they differ
 
 
@@ -26,19 +27,25 @@ class Centroids:
         self.directions = leading_directions(self.all, DIRECTIONS) if many else None
         self.rough = self.all @ self.directions if self.directions is not None else self.all
         self.rough_norms = norms_of(self.rough)
+        self.packed = PackedWeights(-2 * self.rough, self.rough_norms) if can_be_packed(self.rough) else None
 
     def nearest(self, queries: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Squared distances and numbers of the n nearest of each query, both [queries, n]."""
         if self.directions is None:
-            near, numbers = smallest(distances_less_norms(queries, self.all, self.norms), n)
+            near, numbers = smallest(self.roughly(queries), n)
         else:
-            rough = distances_less_norms(queries @ self.directions, self.rough, self.rough_norms)
-            candidates = smallest(rough, CANDIDATES * n)[1]
+            candidates = smallest(self.roughly(queries @ self.directions), CANDIDATES * n)[1]
             chosen = self.all.index_select(0, candidates.view(-1)).view(*candidates.shape, -1)
-            products = torch.bmm(queries[:, None], chosen.transpose(1, 2))[:, 0]
+            products = torch.bmm(chosen, queries[:, :, None])[:, :, 0]
             near, order = (self.norms[candidates] - 2 * products).topk(n, largest=False)
             numbers = candidates.gather(1, order)
         return (near + norms_of(queries)[:, None]).clamp_min(0.0), numbers
+
+    def roughly(self, queries: torch.Tensor) -> torch.Tensor:
+        """Squared distances in the leading directions, [queries, centroids], less each query's own norm."""
+        if self.packed is None:
+            return distances_less_norms(queries, self.rough, self.rough_norms)
+        return self.packed.product(queries)
 
 
 def leading_directions(points: torch.Tensor, directions: int) -> torch.Tensor:

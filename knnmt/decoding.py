@@ -13,7 +13,7 @@ from knnmt.beam import Proposal, Propose, propose_plainly
 from knnmt.errors import SettingsError
 from knnmt.keys import Catch, KeySite, catching_keys
 from knnmt.mixing import mix, mix_best, neighbour_weights
-from knnmt.projection import NextTokens, Ranking, rank
+from knnmt.projection import NextTokens, Ranking
 from knnmt.retrieval import Neighbours, Retriever
 
 PAPER_K = 64
@@ -160,7 +160,7 @@ def proposer(find: Callable[[Ranking], Found], weight: float) -> Propose:
     """Mixes what is found with what the model proposes."""
 
     def propose(following: NextTokens, most: int) -> Proposal:
-        ranking = rank(following, most)
+        ranking = following.rank(most)
         tokens, weights = find(ranking)
         return Proposal(*mix_best(ranking, following.at(tokens), tokens, weights, weight))
 

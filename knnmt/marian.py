@@ -17,7 +17,7 @@ from knnmt.keys import KEY_SITES
 from knnmt.model import TranslationModel
 from knnmt.packed import PackedWeights, can_be_packed, version_of
 
-ROOM = 32  # tokens at first; doubled when full
+ROOM = 128  # tokens at first; doubled when full
 TOLERANCE = 1e-3
 
 Product = Callable[[torch.Tensor], torch.Tensor]
@@ -34,28 +34,24 @@ class Past:
 
     def __init__(self, rows: int, like: torch.Tensor) -> None:
         self.rows, self.time = rows, 0
-        self.room = like.new_empty(0, rows, like.shape[-1])
-        self.spare = self.room
+        self.room = like.new_empty(ROOM, rows, like.shape[-1])
 
     def append(self, last: torch.Tensor) -> torch.Tensor:
         """All of them, [rows, time, 2 · dimension], after those of one more token, [rows, 2 · dimension]."""
         if self.time == len(self.room):
-            before, self.room = self.room, self.more_room()
-            self.room[: self.time] = before
-            self.spare = self.more_room()
+            self.room = torch.cat([self.room, torch.empty_like(self.room)])
         self.room[self.time, : self.rows] = last
         self.time += 1
         return self.room[: self.time, : self.rows].transpose(0, 1)
 
-    def more_room(self) -> torch.Tensor:
-        return self.spare.new_empty(max(ROOM, 2 * self.time), *self.spare.shape[1:])
-
-    def keep(self, rows: torch.Tensor) -> None:
-        if len(rows) > self.spare.shape[1]:
-            self.spare = self.spare.new_empty(len(self.room), len(rows), self.spare.shape[-1])
-        kept = self.spare[: self.time, : len(rows)]
+    def keep(self, rows: torch.Tensor, spare: torch.Tensor) -> torch.Tensor:
+        """Some rows, written into spare room if there is enough; what was the room until now is spare then."""
+        if len(spare) < len(self.room) or spare.shape[1] < len(rows):
+            spare = self.room.new_empty(len(self.room), len(rows), self.room.shape[-1])
+        kept = spare[: self.time, : len(rows)]
         torch.index_select(self.room[: self.time, : self.rows], 1, rows, out=kept)
-        self.rows, self.room, self.spare = len(rows), self.spare, self.room
+        self.rows, self.room, spare = len(rows), spare, self.room
+        return spare
 
 
 class MarianDecoder:
@@ -69,6 +65,7 @@ class MarianDecoder:
         self.sources = [self.in_halves(source) for source in sources]
         self.mask = None if bool(mask.all()) else hiding(mask, encoded.dtype)
         self.pasts = [Past(len(encoded), source) for source in sources]
+        self.spare = encoded.new_empty(0, 0)  # room for what is kept, handed on from layer to layer
 
     def begin(self, prefix: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
         """The states [sentences, time, dimension] of the decoder's prefix [sentences, time]."""
@@ -79,9 +76,9 @@ class MarianDecoder:
         self.keep(None, torch.arange(self.pasts[0].rows, device=self.sources[0][0].device).repeat_interleave(beam))
 
     def step(self, tokens: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
-        """The states [rows, dimension] after one more token in each row; silently: without telling who waits for keys."""
+        """The states [rows, dimension] after one more token in each row; silently: no hook is told of it."""
         decoder = self.decoder
-        hidden = decoder.embed_tokens(tokens) * decoder.embed_scale
+        hidden: torch.Tensor = decoder.embed_tokens(tokens) * decoder.embed_scale
         hidden = hidden + decoder.embed_positions.weight[self.pasts[0].time]
         for layer, states, past, source in zip(decoder.layers, self.states, self.pasts, self.sources, strict=True):
             attended = self.attend_to_past(states(hidden), past)
@@ -118,7 +115,7 @@ class MarianDecoder:
             self.mask = None if self.mask is None else self.mask[sentences]
         if rows is not None:
             for past in self.pasts:
-                past.keep(rows)
+                self.spare = past.keep(rows, self.spare)
 
 
 def attention_of(attention: Any, parts: str) -> list[Any]:

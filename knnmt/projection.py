@@ -1,11 +1,12 @@
 """From the decoder's states to the best next tokens: the largest product of a step, with no pass over it too many.
 
-There are two ways. The exact one is the model's own projection, by packed weights or, where the vocabulary is large,
-in blocks that stay in the processor's cache. The quick one finds candidates by a product of bytes and computes those
-few anew in single precision; the sum over the whole vocabulary is corrected by what the candidates were off. A row's
-result does not depend on the rows beside it.
+There are two ways. The exact one is the model's own projection, by packed weights where there are such. The quick one
+finds candidates by a product of bytes and computes those few anew in single precision; the sum over the whole vocabulary
+is corrected by what the candidates were off. A large vocabulary is projected for a few rows at a time, so that their
+logits are still in the processor's cache when the best are chosen. A row's result does not depend on the rows beside it.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -15,23 +16,10 @@ from knnmt.bytewise import by_bytes, pack
 from knnmt.packed import PackedWeights, can_be_packed, version_of
 
 BLOCK = 4096  # tokens of the vocabulary projected at a time
-ROWS = 32  # rows at a time, where bytes are multiplied or exponentials summed
+ROWS = 32  # projected at a time on a large vocabulary
 CHUNK = 64  # neighbouring tokens of which first only the best is looked at
 SPARE = 22  # candidates more than wanted, so that an error of the bytes does not lose one
 LARGE = 16_384  # tokens, from which on bytes save more than the candidates cost
-
-
-class NextTokens(Protocol):
-    """What may follow each of n rows."""
-
-    def best(self, most: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits and tokens [n, most], best first."""
-
-    def at(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The logits [n, k] of given tokens [n, k]."""
-
-    def total(self) -> torch.Tensor:
-        """The logarithm of the sum of all exponentials, [n, 1]: a logit less this is a logarithm of a probability."""
 
 
 class Ranking(NamedTuple):
@@ -46,8 +34,14 @@ class Ranking(NamedTuple):
         return (self.logits[:, 0] - self.total[:, 0]).exp()
 
 
-def rank(following: NextTokens, most: int) -> Ranking:
-    return Ranking(*following.best(most), following.total())
+class NextTokens(Protocol):
+    """What may follow each of n rows."""
+
+    def rank(self, most: int) -> Ranking:
+        """The best so many."""
+
+    def at(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The logits [n, k] of given tokens [n, k]."""
 
 
 class AllLogits:
@@ -57,38 +51,31 @@ class AllLogits:
         self.logits = logits.float()
         self.vocabulary = vocabulary or logits.shape[-1]
 
-    def best(self, most: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return largest(self.logits, min(most, self.vocabulary))
+    def rank(self, most: int) -> Ranking:
+        best, tokens = largest(self.logits, min(most, self.vocabulary))
+        # The largest is known: its exponential is one, and none overflows.
+        total = (self.logits - best[:, :1]).exp_().sum(dim=-1, keepdim=True).log_() + best[:, :1]
+        return Ranking(best, tokens, total)
 
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.logits.gather(1, tokens)
 
-    def total(self) -> torch.Tensor:
-        return torch.cat([rows.logsumexp(dim=-1, keepdim=True) for rows in torch.split(self.logits, ROWS)])
 
+class LogitsByRows:
+    """Logits that are there for a few rows at a time, just while these are ranked."""
 
-class RoughLogits:
-    """Logits that are a little off; those that are looked at are computed anew."""
+    def __init__(self, states: torch.Tensor, projection: "Projection", rank_rows: "RankRows") -> None:
+        self.states, self.projection, self.rank_rows = states, projection, rank_rows
 
-    def __init__(self, rough: torch.Tensor, states: torch.Tensor, projection: "Projection") -> None:
-        self.rough, self.states, self.projection = AllLogits(rough, len(projection.weight)), states, projection
-        self.candidates = torch.empty(len(states), 0, dtype=torch.long)
-
-    def best(self, most: int) -> tuple[torch.Tensor, torch.Tensor]:
-        self.candidates = self.rough.best(most + SPARE)[1]
-        exact, order = self.at(self.candidates).topk(min(most, self.candidates.shape[1]), dim=-1)
-        return exact, self.candidates.gather(1, order)
+    def rank(self, most: int) -> Ranking:
+        ranked = [self.rank_rows(rows, most) for rows in torch.split(self.states, ROWS)]
+        return Ranking(*(torch.cat(parts) for parts in zip(*ranked, strict=True)))
 
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.projection.at(self.states, tokens)
 
-    def total(self) -> torch.Tensor:
-        if not self.candidates.shape[1]:
-            self.best(1)
-        total, rough, exact = self.rough.total(), self.rough.at(self.candidates), self.at(self.candidates)
-        others = 1 - (rough - total).exp().sum(dim=-1, keepdim=True)
-        off = (exact - rough).mean(dim=-1, keepdim=True)  # the others, it is assumed, are off by as much
-        return total + ((exact - total).exp().sum(dim=-1, keepdim=True) + others.clamp_min(0) * off.exp()).log()
+
+RankRows = Callable[[torch.Tensor, int], Ranking]  # of states [rows, dimension], and how many are wanted
 
 
 class Projection:
@@ -101,7 +88,7 @@ class Projection:
         self.room = torch.empty(0)
         self.in_bytes: Any = None
         self.packed: PackedWeights | None = None
-        self.is_packed = not self.is_large and can_be_packed(self.weight)
+        self.is_packed = can_be_packed(self.weight)
 
     @property
     def is_large(self) -> bool:
@@ -109,6 +96,26 @@ class Projection:
 
     def exactly(self, states: torch.Tensor) -> NextTokens:
         """The next tokens after states [n, dimension]; valid until the next call."""
+        return LogitsByRows(states, self, self.rank_exactly) if self.is_large else self.logits(states)
+
+    def quickly(self, states: torch.Tensor) -> NextTokens:
+        """The same by bytes, for a processor that has a product of them."""
+        return LogitsByRows(states, self, self.rank_roughly)
+
+    def rank_exactly(self, states: torch.Tensor, most: int) -> Ranking:
+        return self.logits(states).rank(most)
+
+    def rank_roughly(self, states: torch.Tensor, most: int) -> Ranking:
+        """Candidates by bytes, their logits computed anew, and a total that is corrected by the difference."""
+        rough = self.rough_logits(states).rank(most + SPARE)
+        exact = self.at(states, rough.tokens)
+        others = 1 - (rough.logits - rough.total).exp().sum(dim=-1, keepdim=True)
+        off = (exact - rough.logits).mean(dim=-1, keepdim=True)  # the others, it is assumed, are off by as much
+        shares = (exact - rough.total).exp().sum(dim=-1, keepdim=True) + others.clamp_min(0) * off.exp()
+        best, order = exact.topk(min(most, exact.shape[1]), dim=-1)
+        return Ranking(best, rough.tokens.gather(1, order), rough.total + shares.log())
+
+    def logits(self, states: torch.Tensor) -> AllLogits:
         if self.is_packed:
             self.packed = self.packed or PackedWeights(*self.in_whole_chunks())
             return AllLogits(self.packed.product(states), len(self.weight))
@@ -119,15 +126,14 @@ class Projection:
             torch.addmm(self.bias[block], states, self.weight[block].T, out=columns)
         return AllLogits(room, len(self.weight))
 
-    def quickly(self, states: torch.Tensor) -> NextTokens:
-        """The same by bytes, for a processor that has a product of them."""
+    def rough_logits(self, states: torch.Tensor) -> AllLogits:
+        """Off by about a hundredth."""
         if self.in_bytes is None:
             self.in_bytes = pack(self.weight)
         room = self.room_for(len(states))
-        for rows, some in zip(torch.split(room, ROWS), torch.split(states, ROWS), strict=True):
-            product, scales = by_bytes(some, self.in_bytes)
-            torch.addcmul(self.bias, product, scales, out=rows[:, : len(self.weight)])
-        return RoughLogits(room, states, self)
+        product, scales = by_bytes(states, self.in_bytes)
+        torch.addcmul(self.bias, product, scales, out=room[:, : len(self.weight)])
+        return AllLogits(room, len(self.weight))
 
     def at(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """The logits of given tokens [n, k] alone."""

@@ -182,9 +182,9 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
     projection = known_projection(network)
     if projection is None:
         projection = _PROJECTIONS[network] = Projection(head.weight, bias_of(network, head))
-    expected, tokens = logits.best(CHECKED)
-    found = projection.at(states[:, -1], tokens)
-    return projection if torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE) else None
+    expected = logits.rank(CHECKED)
+    found = projection.at(states[:, -1], expected.tokens)
+    return projection if torch.allclose(found, expected.logits, rtol=TOLERANCE, atol=TOLERANCE) else None
 
 
 def known_projection(network: Any) -> Projection | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from knnmt.mixing import alike, mix, mix_best, neighbour_weights, token_masses
-from knnmt.projection import AllLogits, rank
+from knnmt.projection import AllLogits
 
 INF = math.inf
 LN2 = math.log(2.0)
@@ -159,7 +159,7 @@ def test_mix_best_is_the_best_of_mix(search: dict[str, Any], most: int) -> None:
     weights = neighbour_weights(torch.from_numpy(search["distances"]), search["temperature"])
     everything = mix(logits, tokens, weights, search["weight"])
     following = AllLogits(logits)
-    ranking = rank(following, most)
+    ranking = following.rank(most)
     scores, best, _ = mix_best(ranking, following.at(tokens), tokens, weights, search["weight"])
     np.testing.assert_allclose(scores.numpy(), everything.topk(most).values.numpy(), atol=1e-4)
     np.testing.assert_allclose(scores.numpy(), everything.gather(-1, best).numpy(), atol=1e-4)
@@ -185,7 +185,7 @@ def test_nothing_of_vocabulary_times_k_is_made(n: int, vocabulary: int, k: int) 
         weights = neighbour_weights(torch.ones(n, k), 10.0)
         mix(logits, tokens, weights, 0.5)
         following = AllLogits(logits)
-        mix_best(rank(following, 10), following.at(tokens), tokens, weights, 0.5)
+        mix_best(following.rank(10), following.at(tokens), tokens, weights, 0.5)
     assert 0 < largest.elements <= n * max(vocabulary, k * k)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from knnmt.bytewise import has_bytes
 from knnmt.packed import can_be_packed
-from knnmt.projection import AllLogits, NextTokens, Projection, largest, rank
+from knnmt.projection import AllLogits, NextTokens, Projection, largest
 
 VOCABULARY, DIMENSION, ROWS = 9001, 64, 40
 
@@ -24,13 +24,16 @@ def make() -> tuple[Projection, torch.Tensor, torch.Tensor]:
 
 
 def parts_of(following: NextTokens, tokens: torch.Tensor) -> list[torch.Tensor]:
-    return [*following.best(10), following.at(tokens), following.total()]
+    ranking = following.rank(10)
+    return [ranking.logits, ranking.tokens, following.at(tokens), ranking.total]
 
 
+@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("packed", [False, pytest.param(True, marks=needs_packing)])
-def test_exactly(packed: bool) -> None:
+def test_exactly(packed: bool, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     projection, states, logits = make()
     projection.is_packed = packed
+    monkeypatch.setattr("knnmt.projection.LARGE", VOCABULARY if large else VOCABULARY + 1)
     tokens = torch.randint(0, VOCABULARY, (ROWS, 7))
     best, best_tokens, at, total = parts_of(projection.exactly(states), tokens)
     torch.testing.assert_close(best, logits.topk(10).values)
@@ -53,8 +56,8 @@ def test_quickly_finds_the_same_tokens_and_nearly_the_same_total() -> None:
 @needs_bytes
 def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
     projection, states, _ = make()
-    together = projection.quickly(states).total().clone()
-    alone = torch.cat([projection.quickly(row[None]).total() for row in states])
+    together = projection.quickly(states).rank(1).total
+    alone = torch.cat([projection.quickly(row[None]).rank(1).total for row in states])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
 
 
@@ -62,14 +65,14 @@ def test_room_is_used_again_for_fewer_rows() -> None:
     projection, states, logits = make()
     projection.is_packed = False
     projection.exactly(states)
-    torch.testing.assert_close(projection.exactly(states[:5]).best(3)[0], logits[:5].topk(3).values)
+    torch.testing.assert_close(projection.exactly(states[:5]).rank(3).logits, logits[:5].topk(3).values)
 
 
 def test_no_more_than_the_vocabulary_is_proposed() -> None:
     projection = Projection(torch.eye(3), None)
-    logits, tokens = projection.exactly(torch.eye(3)).best(10)
-    assert logits.shape == (3, 3)
-    assert tokens.max() == 2
+    ranking = projection.exactly(torch.eye(3)).rank(10)
+    assert ranking.logits.shape == (3, 3)
+    assert ranking.tokens.max() == 2
 
 
 @pytest.mark.parametrize(("width", "most"), [(6400, 10), (64, 10), (6401, 10), (640, 1), (128, 128)])
@@ -82,4 +85,4 @@ def test_largest_is_topk(width: int, most: int) -> None:
 
 def test_certainty_is_the_probability_of_the_best() -> None:
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [100.0, 0.0, 0.0, 0.0]])
-    torch.testing.assert_close(rank(AllLogits(logits), 2).certainty(), torch.tensor([0.25, 1.0]))
+    torch.testing.assert_close(AllLogits(logits).rank(2).certainty(), torch.tensor([0.25, 1.0]))
