@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from knnmt.model import TranslationModel
 from knnmt.projection import NextTokens
@@ -39,6 +41,10 @@ FOREIGN_RULES = {
     "stop_strings": (None,),
     "watermarking_config": (None,),
 }
+
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
 
 
 class Proposal(NamedTuple):
@@ -132,97 +138,105 @@ class Finished:
 
 
 class BeamSearch:
-    """The search over one batch of sentences."""
+    """The search over one batch of sentences. Its books are numpy's, whose calls are cheaper than torch's."""
 
     def __init__(self, model: TranslationModel, rules: BeamRules, propose: Propose, *, quick: bool = False) -> None:
         self.model = model
         self.rules = rules
         self.propose = propose
         self.stepper = Stepper(model, rules.beam, quick=quick)
+        self.device = model.network.device
 
     @torch.inference_mode()
     def run(self, ids: torch.Tensor, mask: torch.Tensor) -> list[Hypothesis]:
         """The best output of each source, its tokens after the decoder's prefix; ids and mask are [sentences, time]."""
         self.finished = [Finished(self.rules) for _ in ids]
-        self.active = torch.arange(len(ids), device=ids.device)  # numbers of the sentences still running
-        prefix = torch.tensor(self.model.decoder_prefix, device=ids.device)
-        self.sequences = prefix.expand(len(ids), 1, -1)  # [sentences, beams, time]; at first all beams are one
-        self.scores = torch.zeros(len(ids), 1, device=ids.device)  # [sentences, beams]
+        self.active = np.arange(len(ids))  # numbers of the sentences still running
+        # [sentences, beams, time]; at first all beams are one
+        self.sequences = np.tile(np.array(self.model.decoder_prefix), (len(ids), 1, 1))
+        self.scores = np.zeros((len(ids), 1), np.float32)  # [sentences, beams]
         with self.stepper.attached():
             self._advance(self.stepper.begin(ids, mask))
             while len(self.active):
-                self._advance(self.stepper.step(self.sequences[:, :, -1].reshape(-1)))
+                self._advance(self.stepper.step(self._tensor(self.sequences[:, :, -1].reshape(-1))))
         return [finished.best[0] for finished in self.finished]
+
+    def _tensor(self, numbers: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(numbers).to(self.device)
 
     def _advance(self, following: NextTokens) -> None:
         """One step: choose continuations, set the finished ones aside, go on with the others."""
         beam, length = self.rules.beam, self.sequences.shape[-1] + 1
         scores, parents, tokens = self._continuations(following, 2 * beam)
-        ended = tokens == self.rules.end
-        if length >= self.rules.max_length:
-            ended = torch.ones_like(ended)
+        ended = (tokens == self.rules.end) | (length >= self.rules.max_length)
         self._set_aside(scores[:, :beam], parents[:, :beam], tokens[:, :beam], ended[:, :beam])
-        scores, order = (scores + ended * -1e9).topk(beam, dim=-1)
-        self.scores = scores
-        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
-        kept = self.sequences.gather(1, parents[:, :, None].expand(-1, -1, self.sequences.shape[-1]))
-        self.sequences = torch.cat([kept, tokens[:, :, None]], dim=-1)
+        self.scores, order = best_of(scores + ended * np.float32(-1e9), beam)
+        parents, tokens = np.take_along_axis(parents, order, 1), np.take_along_axis(tokens, order, 1)
+        kept = np.take_along_axis(self.sequences, parents[:, :, None], 1)
+        self.sequences = np.concatenate([kept, tokens[:, :, None]], axis=-1)
         self._keep_running(parents, length)
 
-    def _continuations(self, following: NextTokens, most: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _continuations(self, following: NextTokens, most: int) -> tuple[Floats, Numbers, Numbers]:
         """The best over all beams of a sentence: scores, parent beams and tokens, each [sentences, most]."""
-        sentences = len(self.active)
         scores, tokens = self._allowed(following, most)
-        most_of_row = scores.shape[-1]
-        total = (self.scores.reshape(-1, 1) + scores).reshape(sentences, -1)
-        best, at = total.topk(min(most, total.shape[-1]), dim=-1)
-        return best, at // most_of_row, tokens.reshape(sentences, -1).gather(1, at)
+        width, sentences = scores.shape[-1], len(self.active)
+        best, at = best_of((self.scores.reshape(-1, 1) + scores).reshape(sentences, -1), most)
+        return best, at // width, np.take_along_axis(tokens.reshape(sentences, -1), at, 1)
 
-    def _allowed(self, following: NextTokens, most: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The best continuations of each row that the rules allow."""
+    def _allowed(self, following: NextTokens, most: int) -> tuple[Floats, Numbers]:
+        """The best continuations of each row; what the rules do not allow is infinitely bad."""
         length = self.sequences.shape[-1]
         if self.rules.forced_end is not None and length == self.rules.max_length - 1:
-            return self._forced(self.scores.numel(), most, self.rules.forced_end)
+            return self._forced(self.scores.size, most, self.rules.forced_end)
         banned = [*self.rules.banned, *([self.rules.end] if length < self.rules.min_length else [])]
         proposal = self.propose(following, most + len(banned))
-        scores, tokens = proposal.scores, proposal.tokens
+        scores, tokens = proposal.scores.cpu().numpy(), proposal.tokens.cpu().numpy()
         if banned and self.rules.renormalize:
-            never = torch.tensor(banned, device=scores.device).expand(len(scores), -1)
-            lost = (following.at(never) + proposal.discount).exp().sum(dim=-1, keepdim=True)
-            scores = scores - torch.log1p(-lost)
+            scores = scores - self._share_left(following, proposal, banned)
         for token in banned:
-            scores = scores.masked_fill(tokens == token, -torch.inf)
-        scores, order = scores.topk(min(most, scores.shape[-1]), dim=-1)
-        return scores, tokens.gather(1, order)
-
-    def _forced(self, rows: int, most: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """One token and no other."""
-        tokens = torch.full((rows, most), token, device=self.scores.device)
-        scores = torch.full((rows, most), -torch.inf, device=self.scores.device)
-        scores[:, 0] = 0.0
+            scores = np.where(tokens == token, np.float32(-np.inf), scores)
         return scores, tokens
 
-    def _set_aside(
-        self, scores: torch.Tensor, parents: torch.Tensor, tokens: torch.Tensor, ended: torch.Tensor
-    ) -> None:
+    def _share_left(self, following: NextTokens, proposal: Proposal, banned: list[int]) -> Floats:
+        """The logarithm of what tokens that are not banned have together, [rows, 1]."""
+        never = torch.tensor(banned, device=self.device).expand(len(proposal.scores), -1)
+        lost = (following.at(never) + proposal.discount).exp().sum(dim=-1, keepdim=True)
+        left: Floats = torch.log1p(-lost).cpu().numpy()
+        return left
+
+    def _forced(self, rows: int, most: int, token: int) -> tuple[Floats, Numbers]:
+        """One token and no other."""
+        scores = np.full((rows, most), -np.inf, np.float32)
+        scores[:, 0] = 0.0
+        return scores, np.full((rows, most), token)
+
+    def _set_aside(self, scores: Floats, parents: Numbers, tokens: Numbers, ended: NDArray[np.bool_]) -> None:
         prefix = len(self.model.decoder_prefix)
         length = self.sequences.shape[-1]  # of the new hypothesis without the start token, as `generate` counts
-        for row, place in ended.nonzero().tolist():
+        for row, place in zip(*np.nonzero(ended), strict=True):
             before = self.sequences[row, parents[row, place], prefix:].tolist()
-            finished = self.finished[int(self.active[row])]
+            finished = self.finished[self.active[row]]
             finished.add(float(scores[row, place]), [*before, int(tokens[row, place])], length)
 
-    def _keep_running(self, parents: torch.Tensor, length: int) -> None:
+    def _keep_running(self, parents: Numbers, length: int) -> None:
         """Drop the sentences that are done, and bring the caches in line with the beams that go on."""
-        done = [
-            length >= self.rules.max_length or self.finished[sentence].cannot_improve(best, length - 1)
-            for sentence, best in zip(self.active.tolist(), self.scores[:, 0].tolist(), strict=True)
-        ]
-        device, beam = parents.device, self.rules.beam
-        stay = torch.tensor([row for row, over in enumerate(done) if not over], dtype=torch.long, device=device)
-        rows = (torch.arange(len(done), device=device)[:, None] * beam + parents)[stay].reshape(-1)
-        all_stay = len(stay) == len(done)
+        runs = np.array(
+            [
+                length < self.rules.max_length and not self.finished[sentence].cannot_improve(best, length - 1)
+                for sentence, best in zip(self.active, self.scores[:, 0].tolist(), strict=True)
+            ]
+        )
+        stay = np.flatnonzero(runs)
+        rows = (stay[:, None] * self.rules.beam + parents[stay]).reshape(-1)
+        all_stay = len(stay) == len(runs)
         if not all_stay:
             self.active, self.scores, self.sequences = self.active[stay], self.scores[stay], self.sequences[stay]
-        if len(stay):
-            self.stepper.keep(None if all_stay else stay, rows)
+        moved = not all_stay or not np.array_equal(rows, np.arange(len(rows)))
+        if len(stay) and moved:
+            self.stepper.keep(None if all_stay else self._tensor(stay), self._tensor(rows))
+
+
+def best_of(scores: Floats, most: int) -> tuple[Floats, Numbers]:
+    """The largest of each row, at most so many, largest first, and where they are."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :most]
+    return np.take_along_axis(scores, order, 1), order

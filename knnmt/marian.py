@@ -1,4 +1,4 @@
-"""A Marian decoder run step by step, by its own modules but without the layers of calls around them.
+"""A Marian model run by its own modules but without the layers of calls around them, its decoder step by step.
 
 Marian models are what most people translate with, and small: what transformers does around a step of theirs takes as
 long as the step. Queries, keys and values of self-attention are one product here, and so are the keys and values of a
@@ -54,16 +54,31 @@ class Past:
         return spare
 
 
+def encode(network: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The encoder's states [sentences, time, dimension] of sources [sentences, time]."""
+    encoder, heads = network.get_encoder(), network.config.encoder_attention_heads
+    hidden: torch.Tensor = encoder.embed_tokens(ids) * encoder.embed_scale
+    hidden = hidden + encoder.embed_positions.weight[: ids.shape[1]]
+    shown = padding_hidden(mask, hidden.dtype)
+    for layer in encoder.layers:
+        states = joint(attention_of(layer.self_attn, "qkv"))(hidden)
+        query, keys, values = states.view(*ids.shape, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        attended = scaled_dot_product_attention(query, keys, values, attn_mask=shown)
+        hidden = layer.self_attn_layer_norm(hidden + layer.self_attn.out_proj(attended.transpose(1, 2).flatten(2)))
+        hidden = layer.final_layer_norm(hidden + layer.fc2(layer.activation_fn(layer.fc1(hidden))))
+    return hidden
+
+
 class MarianDecoder:
     """The decoder over encoded sources [sentences, time, dimension]: one row for each, or several after `spread`."""
 
     def __init__(self, network: Any, encoded: torch.Tensor, mask: torch.Tensor) -> None:
         self.decoder = network.get_decoder()
         self.heads = network.config.decoder_attention_heads
-        self.states = [joint(attention_of(layer.self_attn, "qkv")) for layer in self.decoder.layers]
+        self.layers = [DecoderLayer(layer) for layer in self.decoder.layers]
         sources = [joint(attention_of(layer.encoder_attn, "kv"))(encoded) for layer in self.decoder.layers]
         self.sources = [self.in_halves(source) for source in sources]
-        self.mask = None if bool(mask.all()) else hiding(mask, encoded.dtype)
+        self.mask = padding_hidden(mask, encoded.dtype)
         self.pasts = [Past(len(encoded), source) for source in sources]
         self.spare = encoded.new_empty(0, 0)  # room for what is kept, handed on from layer to layer
 
@@ -80,14 +95,12 @@ class MarianDecoder:
         decoder = self.decoder
         hidden: torch.Tensor = decoder.embed_tokens(tokens) * decoder.embed_scale
         hidden = hidden + decoder.embed_positions.weight[self.pasts[0].time]
-        for layer, states, past, source in zip(decoder.layers, self.states, self.pasts, self.sources, strict=True):
-            attended = self.attend_to_past(states(hidden), past)
-            hidden = layer.self_attn_layer_norm(hidden + layer.self_attn.out_proj(attended))
-            attended = self.attend_to_source(layer.encoder_attn.q_proj(hidden), source)
-            hidden = layer.encoder_attn_layer_norm(hidden + layer.encoder_attn.out_proj(attended))
-            # Only a module that is called tells its hooks; these expect a time of one.
-            wide = layer.fc1.forward(hidden) if silently else layer.fc1(hidden[:, None])[:, 0]
-            hidden = layer.final_layer_norm(hidden + layer.fc2(layer.activation_fn(wide)))
+        for layer, past, source in zip(self.layers, self.pasts, self.sources, strict=True):
+            hidden = layer.after_past(hidden + layer.past_out(self.attend_to_past(layer.states(hidden), past)))
+            hidden = layer.after_source(hidden + layer.source_out(self.attend_to_source(layer.query(hidden), source)))
+            # Only a module that is called tells its hooks, and these expect a time of one.
+            wide = layer.widen.forward(hidden) if silently else layer.widen(hidden[:, None])[:, 0]
+            hidden = layer.after_all(hidden + layer.narrow(layer.activation(wide)))
         return hidden
 
     def attend_to_past(self, states: torch.Tensor, past: Past) -> torch.Tensor:
@@ -108,14 +121,24 @@ class MarianDecoder:
         keys, values = states.view(*states.shape[:2], 2, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
         return keys, values
 
-    def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor | None) -> None:
-        """Go on with some sentences and some rows; None: all as they are."""
+    def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
+        """Go on with some sentences (None: all) and some rows."""
         if sentences is not None:
             self.sources = [(keys[sentences], values[sentences]) for keys, values in self.sources]
             self.mask = None if self.mask is None else self.mask[sentences]
-        if rows is not None:
-            for past in self.pasts:
-                self.spare = past.keep(rows, self.spare)
+        for past in self.pasts:
+            self.spare = past.keep(rows, self.spare)
+
+
+class DecoderLayer:
+    """What a step does in a layer, looked up once: a module's attributes are slow to come by."""
+
+    def __init__(self, layer: Any) -> None:
+        self.states = joint(attention_of(layer.self_attn, "qkv"))
+        self.past_out, self.after_past = layer.self_attn.out_proj, layer.self_attn_layer_norm
+        self.query, self.source_out = layer.encoder_attn.q_proj, layer.encoder_attn.out_proj
+        self.after_source, self.after_all = layer.encoder_attn_layer_norm, layer.final_layer_norm
+        self.widen, self.activation, self.narrow = layer.fc1, layer.activation_fn, layer.fc2
 
 
 def attention_of(attention: Any, parts: str) -> list[Any]:
@@ -136,24 +159,25 @@ def joint(layers: Sequence[Any]) -> Product:
     return packed.product
 
 
-def hiding(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """What is added to attention's scores so that padding, 0 in a mask [sentences, time], is not seen."""
-    hidden = mask.new_zeros(mask.shape, dtype=dtype).masked_fill(mask == 0, -torch.inf)
-    return hidden[:, None, None]
+def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
+    """What hides padding, 0 in a mask [sentences, time], when added to attention's scores; None where there is none."""
+    if bool(mask.all()):
+        return None
+    return mask.new_zeros(mask.shape, dtype=dtype).masked_fill(mask == 0, -torch.inf)[:, None, None]
 
 
 def weights_now(network: Any) -> list[Any]:
-    return [version_of(weight) for weight in network.get_decoder().parameters()]
+    return [version_of(weight) for weight in network.parameters()]
 
 
 def is_known(model: TranslationModel) -> bool:
-    """Whether the decoder looks like one that can be run here."""
+    """Whether the model looks like one that can be run here."""
     network = model.network
     return network.config.model_type == "marian" and not network.training and model.key_site == KEY_SITES["marian"]
 
 
 def has_agreed(network: Any) -> bool:
-    """Whether this decoder, with the weights that it has now, gave here what it gave by itself."""
+    """Whether this network, with the weights that it has now, gave here what it gave by itself."""
     return network in _AGREED and _AGREED[network] == weights_now(network)
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from knnmt.bytewise import has_bytes
-from knnmt.marian import MarianDecoder, agrees, has_agreed, is_known
+from knnmt.marian import MarianDecoder, agrees, encode, has_agreed, is_known
 from knnmt.model import TranslationModel
 from knnmt.packed import packed_layers, version_of
 from knnmt.projection import AllLogits, NextTokens, Projection
@@ -69,30 +69,31 @@ class Stepper:
 
     def begin(self, ids: torch.Tensor, mask: torch.Tensor) -> NextTokens:
         """Encode sources [sentences, time]; what may follow the decoder's prefix."""
-        self.mask = mask
-        self.encoded = self.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
         prefix = torch.tensor([self.model.decoder_prefix] * len(ids), device=ids.device)
-        self.direct = MarianDecoder(self.network, self.encoded, mask) if is_known(self.model) else None
-        if self.direct and has_agreed(self.network):
-            self.projection = known_projection(self.network)
-        first = self.direct.begin(prefix)[:, -1] if self.direct and self.projection else None
-        following = self.begin_by_network(prefix) if first is None else self.next_tokens(first)
+        self.projection = known_projection(self.network)
+        if self.projection and is_known(self.model) and has_agreed(self.network):
+            self.direct = MarianDecoder(self.network, encode(self.network, ids, mask), mask)
+            following = self.next_tokens(self.direct.begin(prefix)[:, -1])
+        else:
+            following = self.begin_by_network(ids, mask, prefix)
         if self.direct:
             self.direct.spread(self.beam)
         else:
             self.spread_beams()
         return following
 
-    def begin_by_network(self, prefix: torch.Tensor) -> NextTokens:
+    def begin_by_network(self, ids: torch.Tensor, mask: torch.Tensor, prefix: torch.Tensor) -> NextTokens:
         """By the network's own first pass, with which what is done here instead is compared."""
+        self.mask = mask
+        self.encoded = self.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+        self.projection = None
         output = self.run(prefix, None)
         self.cache = output.past_key_values
         logits = AllLogits(output.logits[:, -1])
         self.projection = checked_projection(self.network, self.states, logits)
-        if self.direct and not (
-            self.projection and agrees(self.network, self.direct.begin(prefix, silently=True), self.states)
-        ):
-            self.direct = None
+        if self.projection and is_known(self.model):
+            direct = MarianDecoder(self.network, encode(self.network, ids, mask), mask)
+            self.direct = direct if agrees(self.network, direct.begin(prefix, silently=True), self.states) else None
         return logits
 
     def spread_beams(self) -> None:
@@ -136,14 +137,12 @@ class Stepper:
 
     def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
         """Go on with some sentences (None: all), whose beams continue the given rows."""
-        moved = sentences is not None or not torch.equal(rows, torch.arange(len(rows), device=rows.device))
         if self.direct:
-            self.direct.keep(sentences, rows if moved else None)
+            self.direct.keep(sentences, rows)
             return
         if sentences is not None:
             self.keep_sentences(sentences)
-        if moved:
-            self.cache.self_attention_cache.reorder_cache(rows)
+        self.cache.self_attention_cache.reorder_cache(rows)
 
     def keep_sentences(self, sentences: torch.Tensor) -> None:
         beams = (sentences[:, None] * self.beam + torch.arange(self.beam, device=sentences.device)).reshape(-1)
@@ -190,8 +189,9 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
 def known_projection(network: Any) -> Projection | None:
     """The one that was made of the weights that the network has now."""
     projection = _PROJECTIONS.get(network)
-    current = projection is not None and projection.version == version_of(network.get_output_embeddings().weight)
-    return projection if current else None
+    if projection is None or projection.version != version_of(network.get_output_embeddings().weight):
+        return None
+    return projection
 
 
 def bias_of(network: Any, head: nn.Linear) -> torch.Tensor | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from command_line import Run
 from numpy.typing import NDArray
 from rich.cells import cell_len
@@ -78,7 +77,7 @@ class Recorder:
 class RecordedSearch(BeamSearch):
     """A beam search that keeps the running hypotheses of every step."""
 
-    def _allowed(self, logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _allowed(self, logits: Any, most: int) -> tuple[Any, Any]:
         self.steps: list[list[list[int]]] = getattr(self, "steps", [])
         self.steps.append(self.sequences.reshape(-1, self.sequences.shape[-1]).tolist())
         return super()._allowed(logits, most)
