@@ -77,6 +77,9 @@ def add_options_of_translating(group: Any) -> None:
     group.add_argument("--threads", type=int, help="of every system; by default what PyTorch takes")
     group.add_argument("--k", type=int, help="neighbours; by default as the store was tuned")
     group.add_argument("--exact", action="store_true", help="a second row for each store: the paper's plain method")
+    group.add_argument(
+        "--index", action="append", help="a FAISS factory; one more row for each store with such an index"
+    )
     group.add_argument("--plot", type=picture, default=RESULTS.with_name("translating.png"), help="PNG or SVG")
 
 
@@ -93,6 +96,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         threads=arguments.threads,
         k=arguments.k,
         exact=arguments.exact,
+        indexes=tuple(arguments.index or ()),
     )
 
 

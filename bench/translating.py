@@ -16,6 +16,7 @@ from sacrebleu.metrics import BLEU
 from bench.apart import Opened, Opening, Worker, working_apart
 from bench.phases import phases, show_phases
 from bench.ratios import Done, TimedWork, Work, show, speeds_of_timed
+from bench.reindexed import reindexed
 from bench.systems import System, Translated, by_generate, by_knnmt
 from knnmt import Translator, build_store
 from knnmt.decoding import SearchSettings
@@ -51,6 +52,7 @@ class Plan:
     threads: int | None = None
     k: int | None = None  # None: as the store was tuned
     exact: bool = False  # a second row for each store, with --exact
+    indexes: tuple[str, ...] = ()  # one more row for each store and kind of index
 
     def __post_init__(self) -> None:
         numbers = {"--sentences": [self.sentences], "--batch": self.batches, "--beam": self.beams}
@@ -186,6 +188,9 @@ def rows_of_ours(plan: Plan, model: TranslationModel, folder: Path) -> dict[str,
         rows[f"knnmt, {name}"] = Row(given, plan.k)
         if plan.exact:
             rows[f"knnmt, {name}, exact"] = Row(given, plan.k, exact=True)
+        for factory in plan.indexes:
+            other = reindexed(open_memory(given).store, factory, folder / f"{name} {factory}")
+            rows[f"knnmt, {name}, {factory}"] = Row(str(other), plan.k)
     if not plan.stores and not plan.source:
         memory = build_store(folder / "store", model, [demo_corpus("memory")])
         rows["knnmt, demo's memory"] = Row(str(memory.path), K)

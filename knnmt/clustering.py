@@ -1,6 +1,7 @@
 """k-means in torch, whose matrix product is several times as fast here as the one inside FAISS."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ CANDIDATES = 2  # times as many as wanted are compared in all directions
 SAMPLE = 4096  # centroids show well enough in which directions they differ
 
 
+Distances = Callable[[torch.Tensor], torch.Tensor]  # of queries [queries, dimension]: [queries, points]
+
+
 class Centroids:
     """Finds the nearest of many centroids: first roughly, in the few directions in which they differ most."""
 
@@ -25,9 +29,8 @@ class Centroids:
         self.norms = norms_of(self.all)
         many = len(centroids) >= MANY and centroids.shape[1] > DIRECTIONS
         self.directions = leading_directions(self.all, DIRECTIONS) if many else None
-        self.rough = self.all @ self.directions if self.directions is not None else self.all
-        self.rough_norms = norms_of(self.rough)
-        self.packed = PackedWeights(-2 * self.rough, self.rough_norms) if can_be_packed(self.rough) else None
+        rough = self.all @ self.directions if self.directions is not None else self.all
+        self.roughly = distances_by_packing(rough) if can_be_packed(rough) else distances_to(rough)
 
     def nearest(self, queries: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Squared distances and numbers of the n nearest of each query, both [queries, n]."""
@@ -41,11 +44,16 @@ class Centroids:
             numbers = candidates.gather(1, order)
         return (near + norms_of(queries)[:, None]).clamp_min(0.0), numbers
 
-    def roughly(self, queries: torch.Tensor) -> torch.Tensor:
-        """Squared distances in the leading directions, [queries, centroids], less each query's own norm."""
-        if self.packed is None:
-            return distances_less_norms(queries, self.rough, self.rough_norms)
-        return self.packed.product(queries)
+
+def distances_by_packing(points: torch.Tensor) -> Distances:
+    """For any number of queries, their squared distances to points [n, dimension], less each query's own norm."""
+    return PackedWeights(-2 * points, norms_of(points)).product
+
+
+def distances_to(points: torch.Tensor) -> Distances:
+    """The same, where weights cannot be packed."""
+    norms = norms_of(points)
+    return lambda queries: distances_less_norms(queries, points, norms)
 
 
 def leading_directions(points: torch.Tensor, directions: int) -> torch.Tensor:

@@ -141,6 +141,13 @@ class DecoderLayer:
         self.widen, self.activation, self.narrow = layer.fc1, layer.activation_fn, layer.fc2
 
 
+def jointly_packed(network: Any) -> list[nn.Module]:
+    """The layers of which `joint` makes one."""
+    encoder, decoder = network.get_encoder().layers, network.get_decoder().layers
+    sources = [part for layer in decoder for part in attention_of(layer.encoder_attn, "kv")]
+    return [*(part for layer in [*encoder, *decoder] for part in attention_of(layer.self_attn, "qkv")), *sources]
+
+
 def attention_of(attention: Any, parts: str) -> list[Any]:
     return [getattr(attention, f"{part}_proj") for part in parts]
 

@@ -4,13 +4,18 @@ oneDNN does it. PyTorch's own compiler calls it in the same way, by names that a
 missing, weights are multiplied as they are.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
+
+SHARE_OF_MEMORY = 0.25
+SMALL_MACHINE = 8 << 30  # bytes
 
 
 def can_be_packed(weight: torch.Tensor) -> bool:
@@ -50,13 +55,16 @@ def packed_layer(layer: nn.Linear) -> PackedWeights:
 
 
 @contextmanager
-def packed_layers(network: Any) -> Iterator[None]:
+def packed_layers(network: Any, *, without: Collection[nn.Module] = ()) -> Iterator[None]:
     """Inside, the network's linear layers multiply packed weights; afterwards it is as it was.
 
-    Its projection is left out: it has a way of its own.
+    Its projection is left out, as it has a way of its own, and so is what the caller names. Packed weights are a copy:
+    a network too large for two in memory stays as it is.
     """
-    head = network.get_output_embeddings()
-    layers = [module for module in network.modules() if is_plain(module) and module is not head]
+    left_out = {network.get_output_embeddings(), *without}
+    layers = [module for module in network.modules() if is_plain(module) and module not in left_out]
+    if sum(layer.weight.nbytes for layer in layers) > SHARE_OF_MEMORY * memory_of_machine():
+        layers = []
     try:
         for layer in layers:
             layer.forward = packed_layer(layer).product
@@ -64,6 +72,15 @@ def packed_layers(network: Any) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.__dict__.pop("forward", None)
+
+
+@cache
+def memory_of_machine() -> int:
+    """In bytes; where the system does not tell, what a small one has."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return SMALL_MACHINE
 
 
 def is_plain(module: nn.Module) -> bool:

@@ -14,7 +14,7 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from knnmt.bytewise import has_bytes
-from knnmt.marian import MarianDecoder, agrees, encode, has_agreed, is_known
+from knnmt.marian import MarianDecoder, agrees, encode, has_agreed, is_known, jointly_packed
 from knnmt.model import TranslationModel
 from knnmt.packed import packed_layers, version_of
 from knnmt.projection import AllLogits, NextTokens, Projection
@@ -51,7 +51,8 @@ class Stepper:
     def attached(self) -> Iterator[None]:
         """Inside, the network's passes are this stepper's."""
         with ExitStack() as hooks:
-            hooks.enter_context(packed_layers(self.network))
+            jointly = jointly_packed(self.network) if is_known(self.model) else []
+            hooks.enter_context(packed_layers(self.network, without=jointly))
             for handle in self.hooks():
                 hooks.callback(handle.remove)
             yield

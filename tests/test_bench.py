@@ -111,6 +111,21 @@ def test_similar_sentences() -> None:
 
 
 @pytest.mark.usefixtures("without_ctranslate2")
+def test_a_row_for_each_kind_of_index(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    before = store.fingerprint
+    plan = replace(small_plan(store, *test_set), stores=(f"named={store.path}",), indexes=("IVF16,PQ16x4fs", "HNSW8"))
+    ours = open_translators(plan, tmp_path)
+    kinds = {name: one.stores[0].manifest.index.factory for name, one in ours.items() if one.stores}
+    assert kinds == {
+        "knnmt, named": "Flat",
+        "knnmt, named, IVF16,PQ16x4fs": "IVF16,PQ16x4fs",
+        "knnmt, named, HNSW8": "HNSW8",
+    }
+    assert all(one.translate(["Die Kette ist neu."])[0] for one in ours.values())
+    assert Store.open(store.path).fingerprint == before
+
+
+@pytest.mark.usefixtures("without_ctranslate2")
 def test_without_references_there_is_no_bleu(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     ready = prepare(small_plan(store, test_set[0], None), tmp_path)
     assert ready.bleu is None
