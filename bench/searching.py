@@ -24,9 +24,9 @@ from knnmt.engine import faiss
 from knnmt.exact import nearest, norms_of
 from knnmt.index import (
     EXACT_ENTRIES,
-    NPROBE,
     Keys,
     automatic_factory,
+    automatic_nprobe,
     centroids_of,
     make_index,
     plain_clusters,
@@ -132,7 +132,7 @@ def measured(
     queries = keys.copies(np.arange(len(keys.originals), len(keys.originals) + QUERIES) * 7919)
     times = [timed(searcher, queries) for _ in range(repeats + 1)][1:]
     return {
-        "entries": entries, "dimension": dimension, "index": factory, "nprobe": NPROBE,
+        "entries": entries, "dimension": dimension, "index": factory, "nprobe": automatic_nprobe(entries),
         "milliseconds": round(statistics.median(times) * 1e3, 2), "lowest": round(min(times) * 1e3, 2),
         "highest": round(max(times) * 1e3, 2), "recall": round(recall(searcher, keys, queries[:JUDGED]), 4),
         "index_seconds": round(built_in, 1), **(cost(searcher) if cost else {}),
@@ -162,7 +162,7 @@ def searcher_of(index: Any, keys: GrownKeys, entries: int, factory: str) -> Inde
     """What searches a store, on these keys."""
     file = keys.index_file(None)
     faiss.write_index(index, str(file))
-    record = IndexRecord(file.name, entries, factory, NPROBE, {}, FileRecord.of(file))
+    record = IndexRecord(file.name, entries, factory, automatic_nprobe(entries), {}, FileRecord.of(file))
     return IndexedEntries(cast(Store, keys), record, 0, None, None)
 
 

@@ -22,7 +22,7 @@ from knnmt.store import Array, starts
 
 EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
 PAPER_CODE_BYTES = 64
-NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
+NPROBE = {0: 16, 4_000_000: 12, 8_000_000: 8}  # clusters searched, from so many entries on: the more, the nearer
 GRAPH_FROM = 65_536  # clusters; with fewer, comparing with all of them takes no longer and misses less
 LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
 GRAPH_CANDIDATES = 96  # centroids kept on that walk: with fewer, neighbours are lost that BLEU misses
@@ -54,6 +54,11 @@ def automatic_factory(entries: int, dimension: int) -> str:
     return f"IVF{clusters}{graph},PQ{code_pieces(dimension)}x4fs"
 
 
+def automatic_nprobe(entries: int) -> int:
+    """How many clusters a search visits, unless it is told: in a large store the nearest are in fewer of them."""
+    return next(nprobe for least, nprobe in reversed(NPROBE.items()) if entries >= least)
+
+
 def was_automatic(factory: str, entries: int, dimension: int) -> bool:
     """Whether an index was chosen by size, perhaps by an earlier version with other numbers of clusters."""
     if factory == "Flat":
@@ -81,7 +86,7 @@ def build_index(
     if isinstance(ivf_of(index), faiss.IndexIVFFastScan):  # unlike others, it can only be read with all its entries
         write_index(index, file.with_name(trained_name(file.name)))
     index = filled(index, keys, on_entries)
-    nprobe = set_nprobe(index, NPROBE)
+    nprobe = set_nprobe(index, automatic_nprobe(entries))
     write_index(index, file)
     return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
 

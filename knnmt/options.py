@@ -56,7 +56,7 @@ Weight = Annotated[
     float | None, typer.Option("--weight", help="Of the neighbours: 0 to 1. [default: as tuned, else 0.5]")
 ]
 Beam = Annotated[int | None, typer.Option("--beam", help="Beams. [default: 5]")]
-Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 16]")]
+Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 8 to 16]")]
 Certain = Annotated[
     float | None,
     typer.Option("--certain", help="Retrieve nothing where the model is surer than this. [default: as tuned, else 1]"),

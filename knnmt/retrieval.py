@@ -18,7 +18,7 @@ from knnmt.selection import Condition, allowed_entries
 from knnmt.selective import search_allowed
 from knnmt.store import IndexRecord, Store, starts
 
-KEYS_AT_ONCE = 4096  # re-scored: what is held of the keys stays small
+KEYS_AT_ONCE = 2048  # re-scored: what is held of the keys stays small, and in the cache
 WIDER = 2  # times k are looked up by their codes, of which the nearest k by their keys are kept
 FEW = 20_000  # allowed entries, up to which their keys are held in memory and all looked at
 

@@ -9,6 +9,7 @@ import pytest
 from knnmt import SettingsError, StoreError
 from knnmt.index import (
     automatic_factory,
+    automatic_nprobe,
     build_index,
     code_pieces,
     exact_distances,
@@ -18,6 +19,14 @@ from knnmt.index import (
     take,
     was_automatic,
 )
+
+
+@pytest.mark.parametrize(
+    ("entries", "clusters"),
+    [(1, 16), (3_999_999, 16), (4_000_000, 12), (7_999_999, 12), (8_000_000, 8), (10**9, 8)],
+)
+def test_in_a_large_store_fewer_clusters_are_searched(entries: int, clusters: int) -> None:
+    assert automatic_nprobe(entries) == clusters
 
 
 @pytest.mark.parametrize(
