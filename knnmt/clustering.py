@@ -13,7 +13,7 @@ from knnmt.packed import PackedWeights, can_be_packed
 ROUNDS = 10  # FAISS's own 25 gain next to nothing in recall
 AT_ONCE = 1 << 22  # distances of keys to centroids: they stay in the processor's cache
 MANY = 4096  # clusters, from which on they are found in two steps
-DIRECTIONS = 128  # in which centroids are compared first
+DIRECTIONS = 64  # in which centroids are compared first
 CANDIDATES = 2  # times as many as wanted are compared in all directions
 SAMPLE = 4096  # centroids show well enough in which directions they differ
 

@@ -22,7 +22,8 @@ from knnmt.store import Array, starts
 
 EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
 PAPER_CODE_BYTES = 64
-NPROBE = {0: 16, 4_000_000: 12, 8_000_000: 8}  # clusters searched, from so many entries on: the more, the nearer
+NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
+FEWER_PROBED = {1 << 22: 12, 1 << 23: 8}  # from so many entries on, whose nearest are nearer and in fewer clusters
 GRAPH_FROM = 65_536  # clusters; with fewer, comparing with all of them takes no longer and misses less
 LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
 GRAPH_CANDIDATES = 96  # centroids kept on that walk: with fewer, neighbours are lost that BLEU misses
@@ -56,7 +57,7 @@ def automatic_factory(entries: int, dimension: int) -> str:
 
 def automatic_nprobe(entries: int) -> int:
     """How many clusters a search visits, unless it is told: in a large store the nearest are in fewer of them."""
-    return next(nprobe for least, nprobe in reversed(NPROBE.items()) if entries >= least)
+    return next((nprobe for least, nprobe in reversed(FEWER_PROBED.items()) if entries >= least), NPROBE)
 
 
 def was_automatic(factory: str, entries: int, dimension: int) -> bool:
@@ -78,6 +79,7 @@ def build_index(
 ) -> BuiltIndex:
     """Train on a random sample, add every part, measure recall, write. `keys` are the parts, [entries, dimension]."""
     entries, dimension = sum(len(part) for part in keys), keys[0].shape[1]
+    wanted = NPROBE if factory else automatic_nprobe(entries)
     factory = factory or automatic_factory(entries, dimension)
     index = make_index(factory, dimension)
     random = np.random.default_rng(seed)
@@ -86,15 +88,16 @@ def build_index(
     if isinstance(ivf_of(index), faiss.IndexIVFFastScan):  # unlike others, it can only be read with all its entries
         write_index(index, file.with_name(trained_name(file.name)))
     index = filled(index, keys, on_entries)
-    nprobe = set_nprobe(index, automatic_nprobe(entries))
+    nprobe = set_nprobe(index, wanted)
     write_index(index, file)
     return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
 
 
-def extend_index(trained: Path, keys: list[Array], file: Path) -> BuiltIndex:
-    """An index of other keys that shares the clusters and codes of one that was trained."""
+def extend_index(trained: Path, keys: list[Array], file: Path, *, nprobe: int | None) -> BuiltIndex:
+    """An index of other keys that shares the clusters and codes of one that was trained; so many are searched."""
     index = filled(without_entries(trained), keys)
     set_graph_candidates(index)
+    set_nprobe(index, nprobe)
     write_index(index, file)
     recall = measure_recall(index, keys, np.random.default_rng(0))
     return BuiltIndex(f"clusters of {trained.name}", set_nprobe(index, None), recall)

@@ -6,6 +6,7 @@ before it that are not larger, so that there are never more than a handful.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def index_over(store: Store, parts: list[PartRecord]) -> IndexRecord:
     if fits_exact_search(sum(part.entries for part in parts), base.factory, store.manifest.model.dimension):
         return write_index(store.path, parts, name=name, factory="Flat")
     if base.nprobe and can_be_extended(base.factory, store.manifest.model.dimension):
-        return place_index(store.path, name, parts, lambda keys, place: extend_index(file, keys, place))
+        extend = partial(extend_index, file, nprobe=base.nprobe)
+        return place_index(store.path, name, parts, extend)
     return write_index(store.path, parts, name=name, factory=None)
 
 

@@ -6,7 +6,7 @@ It is caught by a hook, so that the model itself stays as it is.
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,18 +101,14 @@ class Catch:
 
 
 @contextmanager
-def catching_keys(
-    network: Any, site: KeySite, *, stop: bool = False, seen: Callable[[torch.Tensor], None] | None = None
-) -> Iterator[Catch]:
-    """Inside, every forward pass leaves its keys in the catch and tells `seen`; with `stop`, it goes no further."""
+def catching_keys(network: Any, site: KeySite, *, stop: bool = False) -> Iterator[Catch]:
+    """Inside, every forward pass leaves its keys in the catch; with `stop`, it goes no further."""
     catch = Catch()
 
     def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         if not inputs or inputs[0].dim() != 3:
             raise ModelError(f"--key-site {site.path}: its input is not one vector for each token")
         catch.keys = inputs[0].transpose(0, 1) if site.time_first else inputs[0]
-        if seen:
-            seen(catch.keys)
         if stop:
             raise KeyReached
 

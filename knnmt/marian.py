@@ -15,15 +15,15 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from knnmt.keys import KEY_SITES
 from knnmt.model import TranslationModel
-from knnmt.packed import PackedWeights, can_be_packed, version_of
+from knnmt.packed import PackedWeights, is_hooked, is_plain, version_of
 
-ROOM = 128  # tokens at first; doubled when full
+ROOM, FEWER = 128, 32  # tokens at first, doubled when full; fewer where memory is taken before it is touched
 TOLERANCE = 1e-3
 
 Product = Callable[[torch.Tensor], torch.Tensor]
 
 _JOINT: WeakKeyDictionary[nn.Module, PackedWeights] = WeakKeyDictionary()  # by the first of the layers
-_AGREED: WeakKeyDictionary[nn.Module, list[Any]] = WeakKeyDictionary()  # with which weights
+_JUDGED: WeakKeyDictionary[nn.Module, tuple[list[Any], bool]] = WeakKeyDictionary()  # with which weights
 
 
 class Past:
@@ -34,7 +34,7 @@ class Past:
 
     def __init__(self, rows: int, like: torch.Tensor) -> None:
         self.rows, self.time = rows, 0
-        self.room = like.new_empty(ROOM, rows, like.shape[-1])
+        self.room = like.new_empty(ROOM if like.device.type == "cpu" else FEWER, rows, like.shape[-1])
 
     def append(self, last: torch.Tensor) -> torch.Tensor:
         """All of them, [rows, time, 2 · dimension], after those of one more token, [rows, 2 · dimension]."""
@@ -154,9 +154,7 @@ def attention_of(attention: Any, parts: str) -> list[Any]:
 
 def joint(layers: Sequence[Any]) -> Product:
     """The products of several layers side by side, in one where they are linear and nothing more."""
-    if not all(type(layer) is nn.Linear and layer.bias is not None for layer in layers):
-        return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
-    if not can_be_packed(layers[0].weight):
+    if not all(is_plain(layer) and not is_hooked(layer) and layer.bias is not None for layer in layers):
         return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
     version = [version_of(weight) for layer in layers for weight in (layer.weight, layer.bias)]
     packed = _JOINT.get(layers[0])
@@ -173,24 +171,33 @@ def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | Non
     return mask.new_zeros(mask.shape, dtype=dtype).masked_fill(mask == 0, -torch.inf)[:, None, None]
 
 
-def weights_now(network: Any) -> list[Any]:
-    return [version_of(weight) for weight in network.parameters()]
+def can_be_direct(model: TranslationModel) -> bool:
+    """Whether the model can be run here: it looks like one, and gives what it gives by itself.
 
-
-def is_known(model: TranslationModel) -> bool:
-    """Whether the model looks like one that can be run here."""
+    That is tried once, and again when its weights have changed.
+    """
     network = model.network
-    return network.config.model_type == "marian" and not network.training and model.key_site == KEY_SITES["marian"]
+    if network.config.model_type != "marian" or network.training or model.key_site != KEY_SITES["marian"]:
+        return False
+    weights = [version_of(weight) for weight in network.parameters()]
+    judged = _JUDGED.get(network)
+    if judged is None or judged[0] != weights:
+        judged = _JUDGED[network] = weights, gives_the_same(network, model)
+    return judged[1]
 
 
-def has_agreed(network: Any) -> bool:
-    """Whether this network, with the weights that it has now, gave here what it gave by itself."""
-    return network in _AGREED and _AGREED[network] == weights_now(network)
-
-
-def agrees(network: Any, found: torch.Tensor, states: torch.Tensor) -> bool:
-    """Whether the states found here are those that the network gave; remembered if so."""
-    same = torch.allclose(found, states, rtol=TOLERANCE, atol=TOLERANCE)
-    if same:
-        _AGREED[network] = weights_now(network)
-    return same
+@torch.inference_mode()
+def gives_the_same(network: Any, model: TranslationModel) -> bool:
+    """On sources of unequal length, and after more than one token, so that all of attention matters."""
+    end, start, device = model.end_token, model.decoder_prefix[0], network.device
+    ids = torch.tensor([[end, start, end], [start, end, model.padding]], device=device)
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]], device=device)
+    targets = torch.tensor([[start, end, start]] * 2, device=device)
+    encoded = network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+    asked = {"encoder_hidden_states": encoded, "encoder_attention_mask": mask}
+    expected = network.get_decoder()(input_ids=targets, **asked).last_hidden_state
+    try:
+        found = MarianDecoder(network, encode(network, ids, mask), mask).begin(targets, silently=True)
+    except (AttributeError, RuntimeError):  # built in another way than Marian models are
+        return False
+    return torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,7 @@ from torch import nn
 
 SHARE_OF_MEMORY = 0.25
 SMALL_MACHINE = 8 << 30  # bytes
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def can_be_packed(weight: torch.Tensor) -> bool:
@@ -24,9 +26,13 @@ def can_be_packed(weight: torch.Tensor) -> bool:
     return there and named and weight.device.type == "cpu" and weight.dtype == torch.float32
 
 
-def version_of(weight: torch.Tensor) -> tuple[int, int]:
-    """Another once the weights have been changed: what was packed of them is then out of date."""
-    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
+def version_of(weight: torch.Tensor) -> tuple[int, int, float]:
+    """Another once the weights have been changed: what was packed of them is then out of date.
+
+    Not every change is counted by PyTorch (one through `.data` is not), so a weight is looked at, too.
+    """
+    middle = float(weight.detach().view(-1)[weight.numel() // 2]) if weight.numel() else 0.0
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version, middle
 
 
 class PackedWeights:
@@ -76,13 +82,22 @@ def packed_layers(network: Any, *, without: Collection[nn.Module] = ()) -> Itera
 
 @cache
 def memory_of_machine() -> int:
-    """In bytes; where the system does not tell, what a small one has."""
+    """In bytes, or what a container allows; where the system does not tell, what a small machine has."""
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return SMALL_MACHINE
+        memory = SMALL_MACHINE
+    try:
+        return min(memory, int(CONTAINER_LIMIT.read_text()))
+    except (OSError, ValueError):  # not Linux, or no limit
+        return memory
 
 
 def is_plain(module: nn.Module) -> bool:
     """Whether it is a linear layer and nothing more: one that somebody has given another forward pass keeps it."""
     return type(module) is nn.Linear and "forward" not in vars(module) and can_be_packed(module.weight)
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether somebody wants to be told when it is called."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)

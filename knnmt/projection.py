@@ -17,9 +17,10 @@ from knnmt.bytewise import by_bytes, pack
 from knnmt.packed import PackedWeights, can_be_packed, version_of
 
 BLOCK = 4096  # tokens of the vocabulary projected at a time
-ROWS = 32  # projected at a time on a large vocabulary
+ROWS = 32  # at a time: where exponentials are summed, and projected on a large vocabulary
 CHUNK = 64  # neighbouring tokens of which first only the best is looked at
 SPARE = 22  # candidates more than wanted, so that an error of the bytes does not lose one
+MOST_PACKED = 256 << 20  # bytes: a second copy of more would be too dear
 LARGE = 16_384  # tokens, from which on bytes save more than the candidates cost
 
 
@@ -54,9 +55,8 @@ class AllLogits:
 
     def rank(self, most: int) -> Ranking:
         best, tokens = largest(self.logits, min(most, self.vocabulary))
-        # The largest is known: its exponential is one, and none overflows.
-        total = (self.logits - best[:, :1]).exp_().sum(dim=-1, keepdim=True).log_() + best[:, :1]
-        return Ranking(best, tokens, total)
+        blocks = zip(torch.split(self.logits, ROWS), torch.split(best[:, :1], ROWS), strict=True)
+        return Ranking(best, tokens, torch.cat([total_of(rows, highest) for rows, highest in blocks]))
 
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.logits.gather(1, tokens)
@@ -84,12 +84,12 @@ class Projection:
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight.detach().float()
-        self.version = version_of(weight)
+        self.version = projection_version(weight, bias)
         self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
         self.room = torch.empty(0)
         self.in_bytes: Any = None
         self.packed: PackedWeights | None = None
-        self.is_packed = can_be_packed(self.weight)
+        self.is_packed = can_be_packed(self.weight) and self.weight.nbytes <= MOST_PACKED
 
     @property
     def is_large(self) -> bool:
@@ -97,7 +97,8 @@ class Projection:
 
     def exactly(self, states: torch.Tensor) -> NextTokens:
         """The next tokens after states [n, dimension]; valid until the next call."""
-        return LogitsByRows(states, self, self.rank_exactly) if self.is_large else self.logits(states)
+        by_rows = self.is_large and states.device.type == "cpu"
+        return LogitsByRows(states, self, self.rank_exactly) if by_rows else self.logits(states)
 
     def quickly(self, states: torch.Tensor) -> NextTokens:
         """The same by bytes, for a processor that has a product of them."""
@@ -153,6 +154,15 @@ class Projection:
         if len(self.room) < rows:
             self.room = torch.full((rows, width), -torch.inf, device=self.weight.device)
         return self.room[:rows]
+
+
+def total_of(logits: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
+    """The logarithm of the sum of exponentials, [n, 1]; less the highest [n, 1], none of them overflows."""
+    return (logits - highest).exp_().sum(dim=-1, keepdim=True).log_() + highest
+
+
+def projection_version(weight: torch.Tensor, bias: torch.Tensor | None) -> list[Any]:
+    return [version_of(part) for part in (weight, bias) if part is not None]
 
 
 def largest(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -14,10 +14,10 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from knnmt.bytewise import has_bytes
-from knnmt.marian import MarianDecoder, agrees, encode, has_agreed, is_known, jointly_packed
+from knnmt.marian import MarianDecoder, can_be_direct, encode, jointly_packed
 from knnmt.model import TranslationModel
-from knnmt.packed import packed_layers, version_of
-from knnmt.projection import AllLogits, NextTokens, Projection
+from knnmt.packed import packed_layers
+from knnmt.projection import AllLogits, NextTokens, Projection, projection_version
 
 CROSS_ATTENTION = "encoder_attn"  # as BART and all that descend from it call it
 SHARING = ("bart", "m2m_100", "marian", "mbart", "pegasus")  # FSMT and T5 have attention of their own kinds
@@ -43,6 +43,7 @@ class Stepper:
         self.quick = quick and has_bytes(self.network.device)
         self.shares = self.network.config.model_type in SHARING
         self.projection: Projection | None = None
+        self.is_direct = False
         self.direct: MarianDecoder | None = None
         self.states = torch.empty(0)  # what the network's projection was given last, [rows, time, dimension]
         self.spread_out = False
@@ -51,7 +52,8 @@ class Stepper:
     def attached(self) -> Iterator[None]:
         """Inside, the network's passes are this stepper's."""
         with ExitStack() as hooks:
-            jointly = jointly_packed(self.network) if is_known(self.model) else []
+            self.is_direct = can_be_direct(self.model)
+            jointly = jointly_packed(self.network) if self.is_direct else []
             hooks.enter_context(packed_layers(self.network, without=jointly))
             for handle in self.hooks():
                 hooks.callback(handle.remove)
@@ -71,30 +73,25 @@ class Stepper:
     def begin(self, ids: torch.Tensor, mask: torch.Tensor) -> NextTokens:
         """Encode sources [sentences, time]; what may follow the decoder's prefix."""
         prefix = torch.tensor([self.model.decoder_prefix] * len(ids), device=ids.device)
-        self.projection = known_projection(self.network)
-        if self.projection and is_known(self.model) and has_agreed(self.network):
+        self.projection = known_projection(self.network) if self.is_direct else None
+        known = self.projection is not None
+        logits = None if known else self.begin_by_network(ids, mask, prefix)
+        if self.is_direct and self.projection:
             self.direct = MarianDecoder(self.network, encode(self.network, ids, mask), mask)
-            following = self.next_tokens(self.direct.begin(prefix)[:, -1])
-        else:
-            following = self.begin_by_network(ids, mask, prefix)
-        if self.direct:
+            self.states = self.direct.begin(prefix, silently=not known)
             self.direct.spread(self.beam)
         else:
             self.spread_beams()
-        return following
+        return self.next_tokens(self.states[:, -1]) if logits is None or self.projection else logits
 
     def begin_by_network(self, ids: torch.Tensor, mask: torch.Tensor, prefix: torch.Tensor) -> NextTokens:
-        """By the network's own first pass, with which what is done here instead is compared."""
+        """By the network's own first pass, with which our projection is compared."""
         self.mask = mask
         self.encoded = self.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        self.projection = None
         output = self.run(prefix, None)
         self.cache = output.past_key_values
         logits = AllLogits(output.logits[:, -1])
         self.projection = checked_projection(self.network, self.states, logits)
-        if self.projection and is_known(self.model):
-            direct = MarianDecoder(self.network, encode(self.network, ids, mask), mask)
-            self.direct = direct if agrees(self.network, direct.begin(prefix, silently=True), self.states) else None
         return logits
 
     def spread_beams(self) -> None:
@@ -189,8 +186,8 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
 
 def known_projection(network: Any) -> Projection | None:
     """The one that was made of the weights that the network has now."""
-    projection = _PROJECTIONS.get(network)
-    if projection is None or projection.version != version_of(network.get_output_embeddings().weight):
+    projection, head = _PROJECTIONS.get(network), network.get_output_embeddings()
+    if projection is None or projection.version != projection_version(head.weight, bias_of(network, head)):
         return None
     return projection
 

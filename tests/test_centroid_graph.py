@@ -118,7 +118,7 @@ def test_how_it_is_searched_does_not_depend_on_the_file(graph: Path, tmp_path: P
         graph_of(index).efSearch = 3
         faiss.write_index(index, str(tmp_path / name))
     assert graph_of(open_index(file, 16)).efSearch == 96
-    extend_index(file, [KEYS[:500]], tmp_path / "other")
+    extend_index(file, [KEYS[:500]], tmp_path / "other", nprobe=None)
     assert graph_of(faiss.read_index(str(tmp_path / "other"))).efSearch == 96
 
 

@@ -23,7 +23,7 @@ from knnmt.index import (
 
 @pytest.mark.parametrize(
     ("entries", "clusters"),
-    [(1, 16), (3_999_999, 16), (4_000_000, 12), (7_999_999, 12), (8_000_000, 8), (10**9, 8)],
+    [(1, 16), (4_194_303, 16), (4_194_304, 12), (8_388_607, 12), (8_388_608, 8), (10**9, 8)],
 )
 def test_in_a_large_store_fewer_clusters_are_searched(entries: int, clusters: int) -> None:
     assert automatic_nprobe(entries) == clusters

@@ -10,7 +10,7 @@ from tiny_models import GERMAN, tiny_folder, tiny_model
 from torch import nn
 
 from knnmt.batching import pad
-from knnmt.keys import KeySite, catching_keys
+from knnmt.keys import KeySite, catching_keys, teacher_forced_keys
 from knnmt.marian import MarianDecoder, Past
 from knnmt.model import TranslationModel, load_model
 from knnmt.stepping import Stepper
@@ -124,9 +124,67 @@ def test_a_step_that_disagrees_with_the_network_is_not_used(monkeypatch: pytest.
     assert begun(own_marian()).direct is None
 
 
-def test_the_trial_shows_its_keys_to_nobody() -> None:
+@pytest.mark.parametrize("times", [1, 2], ids=["first use", "later"])
+def test_after_the_first_pass_the_keys_are_those_of_the_sources(times: int) -> None:
+    """Neither a trial nor a pass that is made twice may leave its own."""
     model = own_marian()
-    shapes: list[torch.Size] = []
-    with catching_keys(model.network, model.key_site, seen=lambda keys: shapes.append(keys.shape)):
-        assert begun(model).direct is not None
-    assert len(shapes) == 1
+    with catching_keys(model.network, model.key_site) as catch:
+        for _ in range(times):
+            assert begun(model).direct is not None
+        found = catch.keys
+    sources, starts = model.encode_sources(list(GERMAN)), [[model.end_token]] * len(GERMAN)
+    expected = teacher_forced_keys(model.network, model.key_site, model.teacher_forcing(sources, starts))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def q_proj_of_the_encoder(network: Any) -> torch.Tensor:
+    weight: torch.Tensor = network.get_encoder().layers[0].self_attn.q_proj.weight
+    return weight
+
+
+def k_proj_of_the_decoder(network: Any) -> torch.Tensor:
+    weight: torch.Tensor = network.get_decoder().layers[-1].self_attn.k_proj.weight
+    return weight
+
+
+def v_proj_of_the_source(network: Any) -> torch.Tensor:
+    weight: torch.Tensor = network.get_decoder().layers[0].encoder_attn.v_proj.weight
+    return weight
+
+
+@pytest.mark.parametrize("way", ["counted by PyTorch", "behind its back"])
+@pytest.mark.parametrize("weight_of", [q_proj_of_the_encoder, k_proj_of_the_decoder, v_proj_of_the_source])
+@torch.no_grad()
+def test_weights_that_change_are_used_as_they_are(weight_of: Callable[[Any], torch.Tensor], way: str) -> None:
+    model = own_marian()
+    first = begun(model).states
+    weight = weight_of(model.network)
+    (weight if way == "counted by PyTorch" else weight.data).mul_(-3).add_(1)
+    stepper = begun(model)
+    assert stepper.direct is not None
+    tokens = torch.full((len(GERMAN) * BEAM,), 7)
+    written = torch.tensor([[*model.decoder_prefix, 7]] * len(tokens))
+    repeated = [source for source in GERMAN for _ in range(BEAM)]
+    with torch.inference_mode():
+        found = stepper.direct.step(tokens)
+    torch.testing.assert_close(found, states_of(model, written, repeated), atol=1e-4, rtol=1e-4)
+    if weight_of is not k_proj_of_the_decoder:  # which does not matter for a single token
+        assert not torch.allclose(stepper.states, first, atol=1e-3)
+
+
+class Wrapped(nn.Module):
+    """As somebody may put it around a whole layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        return self.layer(*given, **named)
+
+
+def test_a_model_built_in_another_way_is_left_to_transformers() -> None:
+    model = own_marian()
+    layers: Any = model.network.get_encoder().layers
+    layers[0] = Wrapped(layers[0])
+    assert begun(model).direct is None
