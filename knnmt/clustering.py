@@ -26,9 +26,9 @@ class Centroids:
 
     def __init__(self, centroids: Keys) -> None:
         self.all = torch.from_numpy(centroids)
-        self.norms = norms_of(self.all)
         many = len(centroids) >= MANY and centroids.shape[1] > DIRECTIONS
         self.directions = leading_directions(self.all, DIRECTIONS) if many else None
+        self.norms = norms_of(self.all) if many else torch.empty(0)
         rough = self.all @ self.directions if self.directions is not None else self.all
         self.roughly = distances_by_packing(rough) if can_be_packed(rough) else distances_to(rough)
 

@@ -29,9 +29,9 @@ def can_be_packed(weight: torch.Tensor) -> bool:
 def version_of(weight: torch.Tensor) -> tuple[int, int, float]:
     """Another once the weights have been changed: what was packed of them is then out of date.
 
-    Not every change is counted by PyTorch (one through `.data` is not), so a weight is looked at, too.
+    Not every change is counted by PyTorch (one through `.data` is not), so one weight of a matrix is looked at, too.
     """
-    middle = float(weight.detach().view(-1)[weight.numel() // 2]) if weight.numel() else 0.0
+    middle = float(weight.detach()[len(weight) // 2, 0]) if weight.dim() == 2 else 0.0
     return weight.data_ptr(), 0 if weight.is_inference() else weight._version, middle
 
 

@@ -55,6 +55,8 @@ class AllLogits:
 
     def rank(self, most: int) -> Ranking:
         best, tokens = largest(self.logits, min(most, self.vocabulary))
+        if len(best) <= ROWS:
+            return Ranking(best, tokens, total_of(self.logits, best[:, :1]))
         blocks = zip(torch.split(self.logits, ROWS), torch.split(best[:, :1], ROWS), strict=True)
         return Ranking(best, tokens, torch.cat([total_of(rows, highest) for rows, highest in blocks]))
 

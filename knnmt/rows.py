@@ -27,6 +27,6 @@ class RowReader:
     def read(self, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
         """Row `rows[i]` of part `parts[i]`, for every i."""
         descriptors, places = self.descriptors[parts], self.begins[parts] + rows * self.row_bytes
-        read = b"".join(map(os.pread, descriptors.tolist(), repeat(self.row_bytes), places.tolist()))
+        read = bytearray().join(map(os.pread, descriptors.tolist(), repeat(self.row_bytes), places.tolist()))
         found: Array = np.frombuffer(read, self.dtype).reshape(len(rows), *self.shape)
         return found

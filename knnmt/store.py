@@ -39,6 +39,7 @@ COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "posit
 FILES_OPEN_A_PART = 7
 FILES_OPEN_OTHERWISE = 512
 LARGE = 64 << 20  # bytes of a column
+FEW = 512  # rows: finding out which of them come again takes longer than reading those twice
 PARTS_IN_MEMORY = 64  # tables of sentence pairs that a reader keeps
 
 Array = NDArray[Any]
@@ -170,14 +171,18 @@ class Store:
         return all(part.has_keys for part in self.manifest.parts)
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """A column's rows for the given entries, [entries, …]."""
+        """A column's rows for the given entries, [entries, …]; of many, one that comes again is read once."""
+        if len(entries) <= FEW:
+            return self.rows(name, entries)
         distinct, places = np.unique(entries, return_inverse=True)
-        parts = np.searchsorted(self.first_entries, distinct, side="right") - 1
-        within = distinct - self.first_entries[parts]
-        reader = self.row_reader(name)
-        rows = rows_of(self.columns(name), parts, within) if reader is None else reader.read(parts, within)
-        found: Array = rows[places]
+        found: Array = self.rows(name, distinct)[places]
         return found
+
+    def rows(self, name: str, entries: NDArray[np.int64]) -> Array:
+        parts = np.searchsorted(self.first_entries, entries, side="right") - 1
+        within = entries - self.first_entries[parts]
+        reader = self.row_reader(name)
+        return rows_of(self.columns(name), parts, within) if reader is None else reader.read(parts, within)
 
     def row_reader(self, name: str) -> RowReader | None:
         """What reads the rows of a column that is too large to be touched."""

@@ -21,7 +21,7 @@ from knnmt.retrieval import Retriever
 from knnmt.selection import Condition
 from knnmt.store import ModelRecord, Store, read_manifest
 
-BATCH_TOKENS = 1024  # padded source tokens a batch, before beams
+BATCH_TOKENS = 768  # padded source tokens a batch, before beams
 
 
 @dataclass(frozen=True, slots=True)
