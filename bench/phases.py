@@ -19,7 +19,7 @@ from knnmt.stepping import Stepper
 
 # What belongs to a phase; time spent in a later row inside an earlier one is counted for the later one only.
 PHASES: dict[str, list[tuple[Any, str]]] = {
-    "encoder and first step": [(Stepper, "begin")],
+    "encoder": [(Stepper, "begin")],
     "decoder layers": [(Stepper, "run"), (MarianDecoder, "step")],
     "projection": [
         (Projection, "exactly"), (AllLogits, "rank"), (AllLogits, "at"), (LogitsByRows, "rank"), (LogitsByRows, "at"),

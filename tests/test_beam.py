@@ -17,6 +17,7 @@ from knnmt.decoding import SearchSettings
 from knnmt.demo import read_demo
 from knnmt.model import TranslationModel, load_model
 from knnmt.retrieval import Neighbours, Retriever
+from knnmt.stepping import Stepper
 from knnmt.translator import text_tokens
 
 
@@ -101,6 +102,25 @@ def test_the_model_s_own_rules(name: str, changes: dict[str, Any]) -> None:
     translator = Translator(model, None, SearchSettings(beam=4, weight=0, exact=True))
     with changed(model.network.generation_config, changes):
         assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
+
+
+@pytest.mark.parametrize(("beam", "moves"), [(1, False), (4, True)])
+def test_caches_are_not_touched_where_rows_stay_in_place(
+    beam: int, moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Any] = []
+    monkeypatch.setattr(Stepper, "keep", recording(Stepper.keep, kept))
+    translator = Translator(tiny_model("marian"), None, SearchSettings(beam=beam, weight=0, exact=True))
+    assert len(translator.translations([GERMAN[0]])[0].tokens) > 2
+    assert bool(kept) == moves
+
+
+def recording(method: Any, calls: list[Any]) -> Any:
+    def recorded(*given: Any) -> Any:
+        calls.append(given)
+        return method(*given)
+
+    return recorded
 
 
 def test_a_model_without_a_limit_of_its_own_is_not_cut_short() -> None:

@@ -64,7 +64,7 @@ def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sent
         written, sources = written[rows], [sources[sentence] for sentence in stay]
 
 
-def test_rows_that_stay_where_they_are_are_not_copied() -> None:
+def test_one_more_token_takes_room_that_is_there() -> None:
     past = Past(2, torch.empty(8))
     past.append(torch.zeros(2, 8))
     before = past.room
