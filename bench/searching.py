@@ -19,7 +19,6 @@ from rich.table import Table
 
 from bench.cost import cost_of_retrieval
 from bench.translating import Plan
-from knnmt.clustering import assign
 from knnmt.engine import faiss
 from knnmt.exact import nearest, norms_of
 from knnmt.index import (
@@ -27,7 +26,7 @@ from knnmt.index import (
     Keys,
     automatic_factory,
     automatic_nprobe,
-    centroids_of,
+    found_among,
     make_index,
     plain_clusters,
     train,
@@ -145,17 +144,13 @@ def built(keys: GrownKeys, factory: str) -> Any:
     random = np.random.default_rng(0)
     train(index, [keys.originals.astype(np.float16)], random, factory)
     filling, engine = unpacked(index), faiss
-    owners = assign(keys.originals, np.asarray(plain_centroids(index)))
+    owners = found_among(plain_clusters(index)).owners(keys.originals)
     first = 0
     for block in keys.blocks():
         here = np.ascontiguousarray(owners[(first + np.arange(len(block))) % len(owners)])
         filling.add_core(len(block), engine.swig_ptr(block), None, engine.swig_ptr(here))  # type: ignore[attr-defined]
         first += len(block)
     return faiss.IndexIVFPQFastScan(filling)
-
-
-def plain_centroids(index: Any) -> Keys:
-    return centroids_of(plain_clusters(index))
 
 
 def searcher_of(index: Any, keys: GrownKeys, entries: int, factory: str) -> IndexedEntries:

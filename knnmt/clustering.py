@@ -1,66 +1,83 @@
-"""k-means in torch, whose matrix product is several times as fast here as the one inside FAISS."""
+"""k-means in torch, whose matrix product is several times as fast here as the one inside FAISS; and finding the nearest
+of many centroids, which FAISS does faster still by their codes."""
 
 import math
-from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from knnmt.engine import faiss
 from knnmt.exact import Keys, distances_less_norms, norms_of, smallest
 from knnmt.packed import PackedWeights, can_be_packed
 
 ROUNDS = 10  # FAISS's own 25 gain next to nothing in recall
 AT_ONCE = 1 << 22  # distances of keys to centroids: they stay in the processor's cache
-MANY = 4096  # clusters, from which on they are found in two steps
-DIRECTIONS = 64  # in which centroids are compared first
-CANDIDATES = 2  # times as many as wanted are compared in all directions
-SAMPLE = 4096  # centroids show well enough in which directions they differ
+MANY = 4096  # clusters, from which on they are found by their codes
+CODED = 4096  # queries at a time that are compared with codes: each needs a table
+NUMBERS_A_CODE = 4  # of a centroid, which are one code of 4 bits
+FEWEST_CODES = 32  # of a centroid: with fewer they tell too little apart
+CANDIDATES = 4  # times as many as wanted are compared in single precision
+SAMPLE = 1024  # centroids, of which codes of 16 values learn enough
 
-
-Distances = Callable[[torch.Tensor], torch.Tensor]  # of queries [queries, dimension]: [queries, points]
+Found = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances and numbers, both [queries, n], nearest first
 
 
 class Centroids:
-    """Finds the nearest of many centroids: first roughly, in the few directions in which they differ most."""
+    """Finds the nearest of some centroids: by comparing with each, or, where there are many, with the best by codes.
 
-    def __init__(self, centroids: Keys) -> None:
+    `held` is a FAISS index of just these centroids, if there is one already.
+    """
+
+    def __init__(self, centroids: Keys, held: Any = None) -> None:
         self.all = torch.from_numpy(centroids)
-        many = len(centroids) >= MANY and centroids.shape[1] > DIRECTIONS
-        self.directions = leading_directions(self.all, DIRECTIONS) if many else None
-        self.norms = norms_of(self.all) if many else torch.empty(0)
-        rough = self.all @ self.directions if self.directions is not None else self.all
-        self.roughly = distances_by_packing(rough) if can_be_packed(rough) else distances_to(rough)
+        pieces = code_pieces(centroids.shape[1])
+        self.coded = coded(centroids, pieces, held) if len(centroids) >= MANY and pieces >= FEWEST_CODES else None
+        self.packed: PackedWeights | None = None
+        self.norms = norms_of(self.all)
+        if self.coded is None and can_be_packed(self.all):
+            self.packed = PackedWeights(-2 * self.all, self.norms)
 
-    def nearest(self, queries: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Squared distances and numbers of the n nearest of each query, both [queries, n]."""
-        if self.directions is None:
-            near, numbers = smallest(self.roughly(queries), n)
-        else:
-            candidates = smallest(self.roughly(queries @ self.directions), CANDIDATES * n)[1]
-            chosen = self.all.index_select(0, candidates.view(-1)).view(*candidates.shape, -1)
-            products = torch.bmm(chosen, queries[:, :, None])[:, :, 0]
-            near, order = (self.norms[candidates] - 2 * products).topk(n, largest=False)
-            numbers = candidates.gather(1, order)
-        return (near + norms_of(queries)[:, None]).clamp_min(0.0), numbers
+    def nearest(self, queries: Keys, n: int) -> Found:
+        """The n nearest of each query."""
+        if self.coded is not None and n * CANDIDATES < len(self.all):
+            found: Found = self.coded.search(queries, n)
+            return found
+        asked = torch.from_numpy(queries)
+        near, numbers = smallest(self.distances(asked), n)
+        return (near + norms_of(asked)[:, None]).clamp_min(0.0).numpy(), numbers.contiguous().numpy()
 
+    def distances(self, queries: torch.Tensor) -> torch.Tensor:
+        """Squared distances [queries, centroids], less each query's own norm."""
+        return self.packed.product(queries) if self.packed else distances_less_norms(queries, self.all, self.norms)
 
-def distances_by_packing(points: torch.Tensor) -> Distances:
-    """For any number of queries, their squared distances to points [n, dimension], less each query's own norm."""
-    return PackedWeights(-2 * points, norms_of(points)).product
-
-
-def distances_to(points: torch.Tensor) -> Distances:
-    """The same, where weights cannot be packed."""
-    norms = norms_of(points)
-    return lambda queries: distances_less_norms(queries, points, norms)
+    def owners(self, keys: Keys) -> NDArray[np.int64]:
+        """The nearest centroid of each key, [n]."""
+        rows = max(1, AT_ONCE // len(self.all)) if self.coded is None else CODED
+        found = [self.nearest(keys[first : first + rows], 1)[1][:, 0] for first in range(0, len(keys), rows)]
+        return np.concatenate(found)
 
 
-def leading_directions(points: torch.Tensor, directions: int) -> torch.Tensor:
-    """The principal directions [dimension, directions] of points [n, dimension]."""
-    sample = points[:: max(1, len(points) // SAMPLE)]
-    ascending: torch.Tensor = torch.linalg.eigh(torch.cov(sample.T)).eigenvectors
-    return ascending[:, -directions:].contiguous()
+def code_pieces(dimension: int) -> int:
+    """The most pieces, of four numbers at least, that divide the dimension evenly."""
+    return next(n for n in range(max(1, dimension // NUMBERS_A_CODE), 0, -1) if dimension % n == 0)
+
+
+def coded(centroids: Keys, pieces: int, held: Any) -> Any:
+    """A FAISS index that scans codes of the centroids and compares the best of them as they are."""
+    dimension, engine = centroids.shape[1], cast(Any, faiss)
+    codes = engine.IndexPQFastScan(dimension, pieces, 4)
+    codes.pq.cp.niter = ROUNDS
+    codes.train(np.ascontiguousarray(centroids[:: max(1, len(centroids) // SAMPLE)]))
+    codes.add(centroids)
+    if held is None:
+        held = faiss.IndexFlatL2(dimension)
+        held.add(centroids)
+    both = engine.IndexRefine(codes, held)
+    both.k_factor = CANDIDATES
+    both.referenced_objects = [codes, held]
+    return both
 
 
 def cluster(keys: Keys, clusters: int, random: np.random.Generator) -> Keys:
@@ -110,8 +127,4 @@ def split_largest(centroids: torch.Tensor, sizes: torch.Tensor, random: np.rando
 
 def assign(keys: Keys, centroids: Keys) -> NDArray[np.int64]:
     """The nearest centroid of each key, [n]."""
-    among = Centroids(centroids)
-    blocks = torch.from_numpy(keys).split(max(1, AT_ONCE // len(centroids)))  # type: ignore[no-untyped-call]
-    found = [among.nearest(block, 1)[1][:, 0] for block in blocks]
-    nearest: NDArray[np.int64] = torch.cat(found).numpy()
-    return nearest
+    return Centroids(centroids).owners(keys)

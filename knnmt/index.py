@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.clustering import assign, cluster
+from knnmt.clustering import Centroids, cluster
 from knnmt.engine import faiss
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import nearest, norms_of
@@ -198,8 +198,9 @@ def filled(index: Any, keys: list[Array], on_entries: Callable[[int], None] = la
     """The trained index with all keys in it."""
     packed = isinstance(index, faiss.IndexIVFPQFastScan) and plain_clusters(index) is not None
     filling = unpacked(index) if packed else index
+    among = clusters_of(filling)
     for block in blocks(keys):
-        add_keys(filling, block)
+        add_keys(filling, block, among)
         on_entries(len(block))
     if not packed:
         return filling
@@ -217,21 +218,34 @@ def unpacked(index: Any) -> Any:
     return plain
 
 
-def add_keys(index: Any, keys: Keys) -> None:
-    """Add keys; which cluster each belongs to is found here where that is possible, because it is faster."""
+def clusters_of(index: Any) -> Centroids | None:
+    """What finds the cluster of each key that is added, where keys can be added to clusters; faster than FAISS."""
     quantizer = plain_clusters(index)
-    if quantizer is None or isinstance(index, faiss.IndexIVFFastScan):
+    return None if quantizer is None or isinstance(index, faiss.IndexIVFFastScan) else found_among(quantizer)
+
+
+def add_keys(index: Any, keys: Keys, among: Centroids | None) -> None:
+    if among is None:
         index.add(keys)
         return
-    owners = assign(keys, centroids_of(quantizer))
-    engine: Any = faiss
-    index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))
+    owners, engine = among.owners(keys), faiss
+    index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))  # type: ignore[attr-defined]
+
+
+def found_among(quantizer: Any) -> Centroids:
+    """What finds the nearest of the centroids that an index holds."""
+    return Centroids(centroids_of(quantizer), list_of(quantizer))
 
 
 def centroids_of(quantizer: Any) -> Keys:
-    held: Any = faiss.downcast_index(quantizer.storage) if isinstance(quantizer, faiss.IndexHNSW) else quantizer
+    held = list_of(quantizer)
     centroids: Keys = faiss.rev_swig_ptr(held.get_xb(), held.ntotal * held.d)
-    return centroids.reshape(-1, quantizer.d)
+    return centroids.reshape(-1, held.d)
+
+
+def list_of(quantizer: Any) -> Any:
+    """The list of centroids, which may have a graph over it."""
+    return faiss.downcast_index(quantizer.storage) if isinstance(quantizer, faiss.IndexHNSW) else quantizer
 
 
 def take(keys: list[Array], entries: NDArray[np.int64]) -> Keys:

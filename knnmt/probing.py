@@ -1,18 +1,16 @@
-"""Searching the clusters of an index: which ones is found by torch, what is in them by FAISS.
+"""Searching the clusters of an index: which ones is found here, what is in them by FAISS.
 
-Of all that a search does, comparing queries with centroids is the largest product, and torch's is several times as
-fast. Where the centroids have a graph, FAISS compares with so few of them that it does all of it.
+Of all that a search does, comparing queries with centroids is the largest part, and FAISS's own way is the slowest.
+Where the centroids have a graph, FAISS compares with so few of them that it does all of it.
 """
 
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from knnmt.clustering import Centroids
 from knnmt.engine import faiss
-from knnmt.index import Keys, centroids_of, plain_clusters
+from knnmt.index import Keys, found_among, plain_clusters
 
 
 class Probing:
@@ -23,16 +21,16 @@ class Probing:
         chain: Any = index.chain if isinstance(index, faiss.IndexPreTransform) else None
         self.transforms = [] if chain is None else [chain.at(place) for place in range(chain.size())]
         self.outer = index  # owns both
-        self.centroids = Centroids(centroids_of(plain_clusters(self.index)))
+        self.centroids = found_among(plain_clusters(self.index))
 
     def search(self, queries: Keys, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Squared distances and entries, both [queries, k]; −1 where fewer were found."""
         asked = queries
         for transform in self.transforms:
             asked = transform.apply(asked)
-        distances, clusters = self.centroids.nearest(torch.from_numpy(asked), self.index.nprobe)
+        distances, clusters = self.centroids.nearest(asked, self.index.nprobe)
         found: tuple[NDArray[np.float32], NDArray[np.int64]] = self.index.search_preassigned(
-            asked, k, clusters.contiguous().numpy(), distances.contiguous().numpy()
+            asked, k, clusters, distances
         )
         return found
 

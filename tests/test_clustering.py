@@ -3,11 +3,10 @@
 import faiss
 import numpy as np
 import pytest
-import torch
 
 import knnmt.clustering
 from knnmt.clustering import Centroids, assign, cluster, shared_out
-from knnmt.index import add_keys, make_index, plain_clusters, set_nprobe, train
+from knnmt.index import add_keys, clusters_of, make_index, plain_clusters, set_nprobe, train
 
 
 def blobs(count: int, each: int, seed: int = 0) -> np.ndarray:
@@ -48,18 +47,48 @@ def test_many_clusters_are_nearly_as_tight_when_found_in_groups(monkeypatch: pyt
     assert spread[64] < 1.25 * spread[65]
 
 
-def test_of_many_centroids_the_nearest_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They differ in few directions, as the states of a model do; distances are exact."""
-    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
-    monkeypatch.setattr(knnmt.clustering, "DIRECTIONS", 8)
+def many_centroids(dimension: int = 128) -> tuple[np.ndarray, np.ndarray]:
+    """1,000 of them in heaps, and 40 queries near some of them."""
     random = np.random.default_rng(0)
-    scales = np.float32(0.8) ** np.arange(16, dtype=np.float32)
-    centroids, queries = (random.normal(size=(n, 16)).astype(np.float32) * scales for n in (500, 40))
-    distances, numbers = (found.numpy() for found in Centroids(centroids).nearest(torch.from_numpy(queries), 8))
+    heaps = np.repeat(random.normal(size=(50, dimension)), 20, axis=0)
+    centroids = (heaps + 0.5 * random.normal(size=heaps.shape)).astype(np.float32)
+    queries = centroids[::25] + 0.5 * random.normal(size=(40, dimension)).astype(np.float32)
+    return centroids, queries.astype(np.float32)
+
+
+def test_of_many_centroids_the_nearest_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their codes nearly all of them are candidates; distances are exact, nearest first, the same each time."""
+    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
+    centroids, queries = many_centroids()
+    among = Centroids(centroids)
+    assert among.coded is not None
+    distances, numbers = among.nearest(queries, 8)
     every = ((queries[:, None] - centroids[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(distances, np.take_along_axis(every, numbers, 1), rtol=1e-3, atol=1e-4)
+    assert (np.diff(distances) >= 0).all()
     truth = every.argsort(axis=1)[:, :8]
-    assert np.mean([len(set(a) & set(b)) / 8 for a, b in zip(numbers, truth, strict=True)]) > 0.98
+    assert np.mean([len(set(a) & set(b)) / 8 for a, b in zip(numbers, truth, strict=True)]) > 0.95
+    np.testing.assert_array_equal(Centroids(centroids).nearest(queries, 8)[1], numbers)
+    for row in range(len(queries)):  # whatever is asked beside it
+        np.testing.assert_array_equal(among.nearest(queries[row : row + 1], 8)[1][0], numbers[row])
+
+
+def test_each_of_many_centroids_is_nearest_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In more blocks than one; and so it is where the dimension leaves no sensible codes."""
+    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
+    monkeypatch.setattr(knnmt.clustering, "CODED", 300)
+    for dimension in (128, 127, 10):
+        centroids, _ = many_centroids(dimension)
+        assert (Centroids(centroids).coded is None) == (dimension != 128)
+        assert (assign(centroids, centroids) == np.arange(1000)).mean() > 0.99
+
+
+def test_all_of_many_centroids_can_be_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
+    centroids, queries = many_centroids()
+    distances, numbers = Centroids(centroids).nearest(queries, 1000)
+    assert np.sort(numbers).tolist() == [list(range(1000))] * len(queries)
+    assert (np.diff(distances) >= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +114,7 @@ def test_an_index_is_as_good_as_one_that_faiss_trained(factory: str) -> None:
     ours, theirs = make_index(factory, 16), make_index(factory, 16)
     assert plain_clusters(ours) is not None
     train(ours, [keys], np.random.default_rng(0), factory)
-    add_keys(ours, keys)
+    add_keys(ours, keys, clusters_of(ours))
     theirs.train(keys)
     theirs.add(keys)
     exact = faiss.IndexFlatL2(16)
