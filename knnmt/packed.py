@@ -4,7 +4,6 @@ oneDNN does it. PyTorch's own compiler calls it in the same way, by names that a
 missing, weights are multiplied as they are.
 """
 
-import math
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from torch import nn
 
 SHARE_OF_MEMORY = 0.25
 SMALL_MACHINE = 8 << 30  # bytes
-FEW_ROWS = 8
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -47,21 +45,8 @@ class PackedWeights:
 
     def product(self, states: torch.Tensor) -> torch.Tensor:
         """Of states [n, dimension] or [n, time, dimension]: the same with `outputs` in place of the dimension."""
-        *shape, dimension = states.shape
-        rows = math.prod(shape)
-        flat, more = states.reshape(rows, dimension), rounded_up(rows) - rows
-        if more:
-            flat = nn.functional.pad(flat, (0, 0, 0, more))
-        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(flat, self.weight, self.bias, "none", [], "")
-        return result[:rows].view(*shape, -1)
-
-
-def rounded_up(rows: int) -> int:
-    """To one of few numbers: for each that it meets, oneDNN makes a program of its own and keeps it."""
-    if rows <= FEW_ROWS:
-        return rows
-    step = max(8, 1 << (rows - 1).bit_length() - 3)
-    return -(-rows // step) * step
+        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(states, self.weight, self.bias, "none", [], "")
+        return result
 
 
 _PACKED: WeakKeyDictionary[nn.Linear, PackedWeights] = WeakKeyDictionary()
