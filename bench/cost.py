@@ -21,11 +21,11 @@ HARDLY = 1e-9  # the weight of neighbours that are found, mixed in, and change n
 
 
 class Memory:
-    """Entries whose tokens mean nothing, searched as those of a store are."""
+    """A store's entries and copies of them, each with its original's token, searched as those of a store are."""
 
-    def __init__(self, searcher: IndexedEntries, vocabulary: int) -> None:
+    def __init__(self, searcher: IndexedEntries, tokens: NDArray[np.int32]) -> None:
         self.searcher, self.entries = searcher, searcher.entries
-        self.values = np.random.default_rng(0).integers(0, vocabulary, self.entries)
+        self.values = np.resize(tokens, self.entries).astype(np.int64)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
         distances, entries = self.searcher.search(queries, k)
@@ -46,7 +46,7 @@ def cost_of_retrieval(store: Store, plan: Plan, k: int) -> Callable[[IndexedEntr
         return sum(one.tokens for some in batches for one in by_knnmt(translator, some, beam))
 
     def measure(searcher: IndexedEntries) -> dict[str, Any]:
-        memory = Memory(searcher, model.network.config.vocab_size)
+        memory = Memory(searcher, store.values)
         translators = {
             "without": Translator(model, None, SearchSettings(weight=0.0)),
             "with": Translator(model, cast(Retriever, memory), SearchSettings(k=k, weight=HARDLY)),

@@ -28,6 +28,7 @@ GRAPH_FROM = 65_536  # clusters; with fewer, comparing with all of them takes no
 LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
 GRAPH_CANDIDATES = 96  # centroids kept on that walk: with fewer, neighbours are lost that BLEU misses
 TRAINING_KEYS_PER_CLUSTER = 40  # FAISS wants 39 at least and uses 256 at most
+QUERY_BY_QUERY = 11  # FAISS's number for scanning codes so: a tenth faster here than cluster by cluster
 CODE_TRAINING_KEYS = 16_384  # 16 centroids a piece of the key need no more
 BLOCK = 65_536  # keys in single precision at a time
 RECALL_QUERIES = 128
@@ -267,7 +268,7 @@ def blocks(keys: list[Array]) -> Iterator[Keys]:
 
 def in_single_precision(keys: Array) -> Keys:
     """By torch, which is many times as fast at it as numpy."""
-    converted: Keys = torch.from_numpy(np.array(keys)).float().numpy()
+    converted: Keys = torch.from_numpy(keys if keys.flags.writeable else np.array(keys)).float().numpy()
     return converted
 
 
@@ -313,6 +314,9 @@ def open_index(file: Path, nprobe: int | None) -> Any:
         raise StoreError(f"{file}: not a readable index; build the store again") from error
     set_nprobe(index, nprobe)
     set_graph_candidates(index)
+    ivf = ivf_of(index)
+    if isinstance(ivf, faiss.IndexIVFFastScan):
+        ivf.implem = QUERY_BY_QUERY
     return index
 
 
@@ -351,7 +355,15 @@ def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
 
 def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> Keys:
     """Squared distances [queries, k] from each query to the entries found for it; infinite where none was."""
-    flat, inverse = np.unique(np.maximum(found, 0), return_inverse=True)
-    near = take(keys, flat)[inverse.reshape(found.shape)]  # [queries, k, dimension]
-    squared = ((near - queries[:, None, :]) ** 2).sum(axis=2)
-    return np.where(found >= 0, squared, np.inf).astype(np.float32)
+    distinct, places = np.unique(np.maximum(found, 0), return_inverse=True)
+    return squared_distances(queries, take(keys, distinct), np.where(found < 0, -1, places.reshape(found.shape)))
+
+
+def squared_distances(queries: Keys, keys: Keys, places: NDArray[np.int64]) -> Keys:
+    """From each query to the keys at its places [queries, k]; infinite at −1."""
+    engine: Any = faiss
+    queries, places = np.ascontiguousarray(queries), np.ascontiguousarray(places)
+    found = np.full(places.shape, np.inf, np.float32)
+    pointers = [engine.swig_ptr(array) for array in (found, queries, keys, places)]
+    engine.fvec_L2sqr_by_idx(*pointers, queries.shape[1], *places.shape)
+    return found

@@ -39,7 +39,8 @@ class Past:
     def append(self, last: torch.Tensor) -> torch.Tensor:
         """All of them, [rows, time, 2 · dimension], after those of one more token, [rows, 2 · dimension]."""
         if self.time == len(self.room):
-            self.room = torch.cat([self.room, torch.empty_like(self.room)])
+            self.room, full = self.room.new_empty(2 * self.time, self.rows, self.room.shape[-1]), self.room
+            self.room[: self.time] = full[:, : self.rows]  # of the others nothing was ever touched
         self.room[self.time, : self.rows] = last
         self.time += 1
         return self.room[: self.time, : self.rows].transpose(0, 1)

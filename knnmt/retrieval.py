@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import ExactSearch
-from knnmt.index import keys_inside, open_index, set_nprobe
+from knnmt.index import in_single_precision, keys_inside, open_index, set_nprobe, squared_distances
 from knnmt.probing import probing
 from knnmt.selection import Condition, allowed_entries
 from knnmt.selective import search_allowed
@@ -202,10 +201,9 @@ class IndexedEntries:
 
     def distances_to(self, queries: NDArray[np.float32], entries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Squared distances [queries, k] from each query to its entries; infinite where there is none."""
-        keys = self.store.gather("keys", np.maximum(entries, 0).ravel())
-        near = torch.from_numpy(keys.reshape(*entries.shape, -1)).float()  # [queries, k, dimension]
-        squared = near.sub_(torch.from_numpy(queries)[:, None, :]).square_().sum(dim=-1)
-        return np.where(entries < 0, np.float32(np.inf), squared.numpy())
+        distinct, places = np.unique(np.maximum(entries, 0), return_inverse=True)  # beams find the same ones
+        near = in_single_precision(self.store.rows("keys", distinct))
+        return squared_distances(queries, near, np.where(entries < 0, -1, places.reshape(entries.shape)))
 
 
 def merge(found: Sequence[Neighbours], k: int) -> Neighbours:

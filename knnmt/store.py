@@ -39,7 +39,6 @@ COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "posit
 FILES_OPEN_A_PART = 7
 FILES_OPEN_OTHERWISE = 512
 LARGE = 64 << 20  # bytes of a column
-FEW = 512  # rows: finding out which of them come again takes longer than reading those twice
 PARTS_IN_MEMORY = 64  # tables of sentence pairs that a reader keeps
 
 Array = NDArray[Any]
@@ -171,14 +170,13 @@ class Store:
         return all(part.has_keys for part in self.manifest.parts)
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """A column's rows for the given entries, [entries, …]; of many, one that comes again is read once."""
-        if len(entries) <= FEW:
-            return self.rows(name, entries)
+        """A column's rows for the given entries, [entries, …]; one that comes again is read once."""
         distinct, places = np.unique(entries, return_inverse=True)
         found: Array = self.rows(name, distinct)[places]
         return found
 
     def rows(self, name: str, entries: NDArray[np.int64]) -> Array:
+        """The same, each read as often as it comes."""
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
         within = entries - self.first_entries[parts]
         reader = self.row_reader(name)
