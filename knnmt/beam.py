@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from knnmt.model import TranslationModel
 from knnmt.projection import NextTokens
+from knnmt.rows import picked
 from knnmt.stepping import Stepper
 
 # Names of `generate`'s settings that change which tokens may follow, and that this search does not know.
@@ -171,8 +172,8 @@ class BeamSearch:
         ended = (tokens == self.rules.end) | (length >= self.rules.max_length)
         self._set_aside(scores[:, :beam], parents[:, :beam], tokens[:, :beam], ended[:, :beam])
         self.scores, order = best_of(scores + ended * np.float32(-1e9), beam)
-        parents, tokens = np.take_along_axis(parents, order, 1), np.take_along_axis(tokens, order, 1)
-        kept = np.take_along_axis(self.sequences, parents[:, :, None], 1)
+        parents, tokens = picked(parents, order), picked(tokens, order)
+        kept = picked(self.sequences, parents)
         self.sequences = np.concatenate([kept, tokens[:, :, None]], axis=-1)
         self._keep_running(parents, length)
 
@@ -181,7 +182,7 @@ class BeamSearch:
         scores, tokens = self._allowed(following, most)
         width, sentences = scores.shape[-1], len(self.active)
         best, at = best_of((self.scores.reshape(-1, 1) + scores).reshape(sentences, -1), most)
-        return best, at // width, np.take_along_axis(tokens.reshape(sentences, -1), at, 1)
+        return best, at // width, picked(tokens.reshape(sentences, -1), at)
 
     def _allowed(self, following: NextTokens, most: int) -> tuple[Floats, Numbers]:
         """The best continuations of each row; what the rules do not allow is infinitely bad."""
@@ -239,4 +240,4 @@ class BeamSearch:
 def best_of(scores: Floats, most: int) -> tuple[Floats, Numbers]:
     """The largest of each row, at most so many, largest first, and where they are."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :most]
-    return np.take_along_axis(scores, order, 1), order
+    return picked(scores, order), order

@@ -229,8 +229,9 @@ def add_keys(index: Any, keys: Keys, among: Centroids | None) -> None:
     if among is None:
         index.add(keys)
         return
-    owners, engine = among.owners(keys), faiss
-    index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))  # type: ignore[attr-defined]
+    owners = among.owners(keys)
+    engine: Any = faiss
+    index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))
 
 
 def found_among(quantizer: Any) -> Centroids:

@@ -23,7 +23,7 @@ TOLERANCE = 1e-3
 Product = Callable[[torch.Tensor], torch.Tensor]
 
 _JOINT: WeakKeyDictionary[nn.Module, PackedWeights] = WeakKeyDictionary()  # by the first of the layers
-_JUDGED: WeakKeyDictionary[nn.Module, tuple[list[Any], bool]] = WeakKeyDictionary()  # with which weights
+_JUDGED: WeakKeyDictionary[nn.Module, tuple[list[int], bool]] = WeakKeyDictionary()  # made of which modules
 
 
 class Past:
@@ -38,7 +38,7 @@ class Past:
 
     def append(self, last: torch.Tensor) -> torch.Tensor:
         """All of them, [rows, time, 2 · dimension], after those of one more token, [rows, 2 · dimension]."""
-        if self.time == len(self.room):
+        if self.time == self.room.shape[0]:
             self.room, full = self.room.new_empty(2 * self.time, self.rows, self.room.shape[-1]), self.room
             self.room[: self.time] = full[:, : self.rows]  # of the others nothing was ever touched
         self.room[self.time, : self.rows] = last
@@ -47,11 +47,11 @@ class Past:
 
     def keep(self, rows: torch.Tensor, spare: torch.Tensor) -> torch.Tensor:
         """Some rows, written into spare room if there is enough; what was the room until now is spare then."""
-        if len(spare) < len(self.room) or spare.shape[1] < len(rows):
-            spare = self.room.new_empty(len(self.room), len(rows), self.room.shape[-1])
-        kept = spare[: self.time, : len(rows)]
-        torch.index_select(self.room[: self.time, : self.rows], 1, rows, out=kept)
-        self.rows, self.room, spare = len(rows), spare, self.room
+        wanted, (time, _, dimension) = rows.shape[0], self.room.shape
+        if spare.shape[0] < time or spare.shape[1] < wanted:
+            spare = self.room.new_empty(time, wanted, dimension)
+        torch.index_select(self.room[: self.time, : self.rows], 1, rows, out=spare[: self.time, :wanted])
+        self.rows, self.room, spare = wanted, spare, self.room
         return spare
 
 
@@ -107,13 +107,14 @@ class MarianDecoder:
     def attend_to_past(self, states: torch.Tensor, past: Past) -> torch.Tensor:
         """Queries, keys and values of one more token, [rows, 3 · dimension], are given."""
         dimension = states.shape[-1] // 3
-        query = states[:, :dimension].view(len(states), 1, self.heads, -1).transpose(1, 2)
+        query = states[:, :dimension].view(states.shape[0], 1, self.heads, -1).transpose(1, 2)
         attended = scaled_dot_product_attention(query, *self.in_halves(past.append(states[:, dimension:])))
         return attended.reshape(-1, dimension)
 
     def attend_to_source(self, query: torch.Tensor, source: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """The beams of a sentence, which share its keys, are a sequence here."""
-        beams = query.view(len(source[0]), -1, self.heads, source[0].shape[-1]).transpose(1, 2)
+        sentences, _, _, width = source[0].shape
+        beams = query.view(sentences, -1, self.heads, width).transpose(1, 2)
         attended = scaled_dot_product_attention(beams, *source, attn_mask=self.mask)
         return attended.transpose(1, 2).reshape(query.shape)
 
@@ -132,14 +133,20 @@ class MarianDecoder:
 
 
 class DecoderLayer:
-    """What a step does in a layer, looked up once: a module's attributes are slow to come by."""
+    """What a step does in a layer, looked up once: a module's attributes are slow to come by, and so is its call."""
 
     def __init__(self, layer: Any) -> None:
-        self.states = joint(attention_of(layer.self_attn, "qkv"))
-        self.past_out, self.after_past = layer.self_attn.out_proj, layer.self_attn_layer_norm
-        self.query, self.source_out = layer.encoder_attn.q_proj, layer.encoder_attn.out_proj
-        self.after_source, self.after_all = layer.encoder_attn_layer_norm, layer.final_layer_norm
-        self.widen, self.activation, self.narrow = layer.fc1, layer.activation_fn, layer.fc2
+        past, source = layer.self_attn, layer.encoder_attn
+        self.states, self.query = joint(attention_of(past, "qkv")), called(source.q_proj)
+        self.past_out, self.after_past = called(past.out_proj), called(layer.self_attn_layer_norm)
+        self.source_out, self.after_source = called(source.out_proj), called(layer.encoder_attn_layer_norm)
+        self.widen, self.activation, self.narrow = layer.fc1, called(layer.activation_fn), called(layer.fc2)
+        self.after_all = called(layer.final_layer_norm)
+
+
+def called(module: Any) -> Product:
+    """What a call of the module does; nobody is told of it where nobody wants to be."""
+    return module.forward if isinstance(module, nn.Module) and not is_hooked(module) else module
 
 
 def jointly_packed(network: Any) -> list[nn.Module]:
@@ -175,15 +182,15 @@ def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | Non
 def can_be_direct(model: TranslationModel) -> bool:
     """Whether the model can be run here: it looks like one, and gives what it gives by itself.
 
-    That is tried once, and again when its weights have changed.
+    That is tried once, and again when other modules have been put into it.
     """
     network = model.network
     if network.config.model_type != "marian" or network.training or model.key_site != KEY_SITES["marian"]:
         return False
-    weights = [version_of(weight) for weight in network.parameters()]
+    modules = [id(module) for module in network.modules()]
     judged = _JUDGED.get(network)
-    if judged is None or judged[0] != weights:
-        judged = _JUDGED[network] = weights, gives_the_same(network, model)
+    if judged is None or judged[0] != modules:
+        judged = _JUDGED[network] = modules, gives_the_same(network, model)
     return judged[1]
 
 

@@ -55,7 +55,7 @@ class AllLogits:
 
     def rank(self, most: int) -> Ranking:
         best, tokens = largest(self.logits, min(most, self.vocabulary))
-        if len(best) <= ROWS:
+        if best.shape[0] <= ROWS:
             return Ranking(best, tokens, total_of(self.logits, best[:, :1]))
         blocks = zip(torch.split(self.logits, ROWS), torch.split(best[:, :1], ROWS), strict=True)
         return Ranking(best, tokens, torch.cat([total_of(rows, highest) for rows, highest in blocks]))
@@ -95,7 +95,7 @@ class Projection:
 
     @property
     def is_large(self) -> bool:
-        return len(self.weight) >= LARGE
+        return self.weight.shape[0] >= LARGE
 
     def exactly(self, states: torch.Tensor) -> NextTokens:
         """The next tokens after states [n, dimension]; valid until the next call."""
@@ -122,7 +122,7 @@ class Projection:
     def logits(self, states: torch.Tensor) -> AllLogits:
         if self.is_packed:
             self.packed = self.packed or PackedWeights(*self.in_whole_chunks())
-            return AllLogits(self.packed.product(states), len(self.weight))
+            return AllLogits(self.packed.product(states), self.weight.shape[0])
         room = self.room_for(len(states))
         for first in range(0, len(self.weight), BLOCK):
             block = slice(first, first + BLOCK)

@@ -13,6 +13,7 @@ from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import ExactSearch
 from knnmt.index import in_single_precision, keys_inside, open_index, set_nprobe, squared_distances
 from knnmt.probing import probing
+from knnmt.rows import picked
 from knnmt.selection import Condition, allowed_entries
 from knnmt.selective import search_allowed
 from knnmt.store import IndexRecord, Store, starts
@@ -197,7 +198,7 @@ class IndexedEntries:
         blocks = [slice(first, first + few) for first in range(0, len(queries), few)]
         distances = np.concatenate([self.distances_to(queries[block], entries[block]) for block in blocks])
         order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(distances, order, 1), np.take_along_axis(entries, order, 1)
+        return picked(distances, order), picked(entries, order)
 
     def distances_to(self, queries: NDArray[np.float32], entries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Squared distances [queries, k] from each query to its entries; infinite where there is none."""
@@ -212,7 +213,7 @@ def merge(found: Sequence[Neighbours], k: int) -> Neighbours:
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
 
     def nearest(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        return np.take_along_axis(np.concatenate(rows, axis=1), order, axis=1)
+        return picked(np.concatenate(rows, axis=1), order)
 
     return Neighbours(
         nearest([neighbours.distances for neighbours in found]),

@@ -1,7 +1,7 @@
-"""Single rows of a column that is spread over the files of all parts.
+"""Picking rows out of arrays: of one in memory, or of a column that is spread over the files of all parts.
 
-They are read from the files and not through a mapping: a touched place of one would bring a whole stretch of the file
-into this process's memory.
+The latter are read from the files and not through a mapping: a touched place of one would bring a whole stretch of the
+file into this process's memory.
 """
 
 import os
@@ -13,6 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+
+def picked(array: Array, order: NDArray[np.int64]) -> Array:
+    """`array[i, order[i, j]]` for every i and j: as `take_along_axis`, which takes five times as long for few."""
+    found: Array = array[np.arange(len(order))[:, None], order]
+    return found
 
 
 class RowReader:

@@ -74,6 +74,19 @@ def test_one_more_token_takes_room_that_is_there() -> None:
     assert torch.equal(so_far[:, 1], torch.ones(2, 8))
 
 
+def test_room_that_is_full_grows_by_what_is_in_it_alone() -> None:
+    """Rows that left long ago would take memory that nobody touched so far."""
+    past = Past(6, torch.empty(8))
+    written = [torch.full((6, 8), float(time)) for time in range(len(past.room))]
+    for last in written:
+        past.append(last)
+    past.keep(torch.tensor([4, 1]), torch.empty(0, 0))
+    so_far = past.append(torch.full((2, 8), -1.0))
+    assert past.room.shape == (2 * len(written), 2, 8)
+    expected = torch.stack([*(last[:2] for last in written), torch.full((2, 8), -1.0)], dim=1)
+    assert torch.equal(so_far, expected)
+
+
 def own_marian() -> TranslationModel:
     """One that a test may change."""
     return load_model(str(tiny_folder("marian")))
@@ -186,5 +199,6 @@ class Wrapped(nn.Module):
 def test_a_model_built_in_another_way_is_left_to_transformers() -> None:
     model = own_marian()
     layers: Any = model.network.get_encoder().layers
-    layers[0] = Wrapped(layers[0])
+    assert begun(model).direct is not None
+    layers[0] = Wrapped(layers[0])  # also where it was run directly before
     assert begun(model).direct is None
