@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.clustering import Centroids, cluster
+from knnmt.centroids import Centroids
+from knnmt.clustering import cluster
 from knnmt.engine import faiss
 from knnmt.errors import SettingsError, StoreError
 from knnmt.exact import nearest, norms_of
@@ -362,6 +363,7 @@ def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> 
 
 def squared_distances(queries: Keys, keys: Keys, places: NDArray[np.int64]) -> Keys:
     """From each query to the keys at its places [queries, k]; infinite at −1."""
+    assert (queries.shape[1], len(queries)) == (keys.shape[1], len(places))  # FAISS would read past the end
     engine: Any = faiss
     queries, places = np.ascontiguousarray(queries), np.ascontiguousarray(places)
     found = np.full(places.shape, np.inf, np.float32)

@@ -7,7 +7,7 @@ source.
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import nn
@@ -23,7 +23,7 @@ TOLERANCE = 1e-3
 Product = Callable[[torch.Tensor], torch.Tensor]
 
 _JOINT: WeakKeyDictionary[nn.Module, PackedWeights] = WeakKeyDictionary()  # by the first of the layers
-_JUDGED: WeakKeyDictionary[nn.Module, tuple[list[int], bool]] = WeakKeyDictionary()  # made of which modules
+_JUDGED: WeakKeyDictionary[nn.Module, tuple[list[Any], bool]] = WeakKeyDictionary()  # made of which modules
 
 
 class Past:
@@ -40,7 +40,7 @@ class Past:
         """All of them, [rows, time, 2 · dimension], after those of one more token, [rows, 2 · dimension]."""
         if self.time == self.room.shape[0]:
             self.room, full = self.room.new_empty(2 * self.time, self.rows, self.room.shape[-1]), self.room
-            self.room[: self.time] = full[:, : self.rows]  # of the others nothing was ever touched
+            self.room[: self.time] = full[:, : self.rows]  # the others have left
         self.room[self.time, : self.rows] = last
         self.time += 1
         return self.room[: self.time, : self.rows].transpose(0, 1)
@@ -187,7 +187,7 @@ def can_be_direct(model: TranslationModel) -> bool:
     network = model.network
     if network.config.model_type != "marian" or network.training or model.key_site != KEY_SITES["marian"]:
         return False
-    modules = [id(module) for module in network.modules()]
+    modules = [ref(module) for module in network.modules()]
     judged = _JUDGED.get(network)
     if judged is None or judged[0] != modules:
         judged = _JUDGED[network] = modules, gives_the_same(network, model)

@@ -1,4 +1,4 @@
-"""Searching the clusters of an index: which ones is found here, what is in them by FAISS.
+"""Searching the clusters of an index: which ones is found by `Centroids`, what is in them by FAISS.
 
 Of all that a search does, comparing queries with centroids is the largest part, and FAISS's own way is the slowest.
 Where the centroids have a graph, FAISS compares with so few of them that it does all of it.

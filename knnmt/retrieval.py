@@ -177,7 +177,8 @@ class IndexedEntries:
             distances, entries = self.exact.search(queries, k)
             return distances, self.numbered(entries)
         wanted = min(WIDER * k, self.entries) if self.store.has_keys else k
-        distances, entries = self.search_index(np.ascontiguousarray(queries, dtype=np.float32), wanted)
+        queries = np.ascontiguousarray(queries, dtype=np.float32)
+        distances, entries = self.search_index(queries, wanted)
         entries = self.numbered(entries)
         return self.nearest_by_keys(queries, entries, k) if self.store.has_keys else (distances, entries)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import knnmt.clustering
-from knnmt.clustering import Centroids, assign, cluster, shared_out
+from knnmt.clustering import assign, cluster, shared_out
 from knnmt.index import add_keys, clusters_of, make_index, plain_clusters, set_nprobe, train
 
 
@@ -45,50 +45,6 @@ def test_many_clusters_are_nearly_as_tight_when_found_in_groups(monkeypatch: pyt
         assert centroids.shape == (64, 16)
         spread[many] = ((keys - centroids[assign(keys, centroids)]) ** 2).sum(axis=1).mean()
     assert spread[64] < 1.25 * spread[65]
-
-
-def many_centroids(dimension: int = 128) -> tuple[np.ndarray, np.ndarray]:
-    """1,000 of them in heaps, and 40 queries near some of them."""
-    random = np.random.default_rng(0)
-    heaps = np.repeat(random.normal(size=(50, dimension)), 20, axis=0)
-    centroids = (heaps + 0.5 * random.normal(size=heaps.shape)).astype(np.float32)
-    queries = centroids[::25] + 0.5 * random.normal(size=(40, dimension)).astype(np.float32)
-    return centroids, queries.astype(np.float32)
-
-
-def test_of_many_centroids_the_nearest_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their codes nearly all of them are candidates; distances are exact, nearest first, the same each time."""
-    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
-    centroids, queries = many_centroids()
-    among = Centroids(centroids)
-    assert among.coded is not None
-    distances, numbers = among.nearest(queries, 8)
-    every = ((queries[:, None] - centroids[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(distances, np.take_along_axis(every, numbers, 1), rtol=1e-3, atol=1e-4)
-    assert (np.diff(distances) >= 0).all()
-    truth = every.argsort(axis=1)[:, :8]
-    assert np.mean([len(set(a) & set(b)) / 8 for a, b in zip(numbers, truth, strict=True)]) > 0.95
-    np.testing.assert_array_equal(Centroids(centroids).nearest(queries, 8)[1], numbers)
-    for row in range(len(queries)):  # whatever is asked beside it
-        np.testing.assert_array_equal(among.nearest(queries[row : row + 1], 8)[1][0], numbers[row])
-
-
-def test_each_of_many_centroids_is_nearest_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In more blocks than one; and so it is where the dimension leaves no sensible codes."""
-    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
-    monkeypatch.setattr(knnmt.clustering, "CODED", 300)
-    for dimension in (128, 127, 10):
-        centroids, _ = many_centroids(dimension)
-        assert (Centroids(centroids).coded is None) == (dimension != 128)
-        assert (assign(centroids, centroids) == np.arange(1000)).mean() > 0.99
-
-
-def test_all_of_many_centroids_can_be_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knnmt.clustering, "MANY", 256)
-    centroids, queries = many_centroids()
-    distances, numbers = Centroids(centroids).nearest(queries, 1000)
-    assert np.sort(numbers).tolist() == [list(range(1000))] * len(queries)
-    assert (np.diff(distances) >= 0).all()
 
 
 @pytest.mark.parametrize(

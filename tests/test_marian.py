@@ -77,14 +77,14 @@ def test_one_more_token_takes_room_that_is_there() -> None:
 def test_room_that_is_full_grows_by_what_is_in_it_alone() -> None:
     """Rows that left long ago would take memory that nobody touched so far."""
     past = Past(6, torch.empty(8))
-    written = [torch.full((6, 8), float(time)) for time in range(len(past.room))]
+    written = [torch.randn(6, 8) for _ in range(len(past.room))]
     for last in written:
         past.append(last)
-    past.keep(torch.tensor([4, 1]), torch.empty(0, 0))
-    so_far = past.append(torch.full((2, 8), -1.0))
+    past.keep(torch.tensor([4, 1]), torch.empty(len(written), 6, 8))
+    last = torch.randn(2, 8)
+    so_far = past.append(last)
     assert past.room.shape == (2 * len(written), 2, 8)
-    expected = torch.stack([*(last[:2] for last in written), torch.full((2, 8), -1.0)], dim=1)
-    assert torch.equal(so_far, expected)
+    assert torch.equal(so_far, torch.stack([*(rows[[4, 1]] for rows in written), last], dim=1))
 
 
 def own_marian() -> TranslationModel:
@@ -183,6 +183,20 @@ def test_weights_that_change_are_used_as_they_are(weight_of: Callable[[Any], tor
     torch.testing.assert_close(found, states_of(model, written, repeated), atol=1e-4, rtol=1e-4)
     if weight_of is not k_proj_of_the_decoder:  # which does not matter for a single token
         assert not torch.allclose(stepper.states, first, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["fc1", "fc2", "final_layer_norm", "self_attn.out_proj", "encoder_attn.q_proj"])
+@torch.inference_mode()
+def test_whoever_hooks_a_module_is_told_of_each_step(name: str) -> None:
+    model, told = own_marian(), []
+    module: Any = model.network.get_decoder().layers[0].get_submodule(name)
+    assert begun(model).direct is not None
+    module.register_forward_hook(lambda *_: told.append(name))
+    stepper = begun(model)
+    assert stepper.direct is not None
+    before = len(told)
+    stepper.direct.step(torch.full((len(GERMAN) * BEAM,), 7))
+    assert len(told) == before + 1
 
 
 class Wrapped(nn.Module):
