@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 
-.PHONY: demo test lint types docs bench results clean
+.PHONY: demo test lint types layers docs bench results clean
 
 demo: $(READY)
 	$(BIN)/knnmt demo
 
-test: lint types
+test: lint types layers
 	$(BIN)/python -m pytest
 
 lint: $(READY)
@@ -19,6 +19,9 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+layers: $(READY)
+	$(BIN)/lint-imports
 
 docs: $(READY)
 	$(BIN)/python docs/generate_cli.py

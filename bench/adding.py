@@ -10,12 +10,12 @@ from rich.console import Console
 from bench.memory import random_store
 from bench.peak import peak_of
 from knnmt import Corpus, load_model
-from knnmt.adding import add_to_store
-from knnmt.building import encode
-from knnmt.corpus import Skipped, read_segments
-from knnmt.demo import read_demo
-from knnmt.keys import teacher_forced_keys
-from knnmt.model import TranslationModel
+from knnmt.cli.demo import read_demo
+from knnmt.engine.keys import teacher_forced_keys
+from knnmt.models.translation_model import TranslationModel
+from knnmt.store.adding import add_to_store
+from knnmt.store.building import encode
+from knnmt.text.corpus import Skipped, read_segments
 
 SEGMENTS = 100
 SMALL = 3  # times fewer entries, yet enough for the same kind of index: does memory grow with the store?
@@ -24,7 +24,7 @@ ADD = """
 import sys
 from pathlib import Path
 from knnmt import Corpus, load_model
-from knnmt.adding import add_to_store
+from knnmt.store.adding import add_to_store
 add_to_store(sys.argv[1], load_model("builtin:de-en"), [Corpus(Path(sys.argv[2]))])
 """
 

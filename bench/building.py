@@ -8,9 +8,9 @@ import torch
 
 from bench.ratios import show, speeds
 from knnmt import BuildSettings, Corpus, build_store, load_model
-from knnmt.batching import batches_by_tokens
-from knnmt.demo import read_demo
-from knnmt.model import TranslationModel
+from knnmt.cli.demo import read_demo
+from knnmt.models.batching import batches_by_tokens
+from knnmt.models.translation_model import TranslationModel
 
 COPIES = 8  # of the demo's memory: enough that starting up does not count
 

@@ -10,8 +10,8 @@ import torch
 from ctranslate2.converters import TransformersConverter
 
 from bench.systems import System, Translated
-from knnmt.beam import longest_output
-from knnmt.model import TranslationModel, model_folder
+from knnmt.models.translation_model import TranslationModel, model_folder
+from knnmt.translate.beam import longest_output
 
 
 class LoadedConverter(TransformersConverter):  # type: ignore[misc]

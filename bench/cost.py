@@ -12,10 +12,10 @@ from bench.ratios import compared, speeds
 from bench.systems import by_knnmt
 from bench.translating import Plan, in_order_of_length, read_text, share_threads
 from knnmt import Translator
-from knnmt.decoding import SearchSettings
-from knnmt.retrieval import IndexedEntries, Neighbours, Retriever
-from knnmt.store import Store
-from knnmt.translator import model_of_store
+from knnmt.store.datastore import Store
+from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.retriever import IndexedEntries, Neighbours, Retriever
+from knnmt.translate.translator import model_of_store
 
 HARDLY = 1e-9  # the weight of neighbours that are found, mixed in, and change nothing
 

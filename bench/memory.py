@@ -8,13 +8,13 @@ from rich.console import Console
 
 from bench.peak import peak_of
 from knnmt import load_model
-from knnmt.building import write_manifest
-from knnmt.corpus import Segment
-from knnmt.demo import read_demo
-from knnmt.indexing import write_index
-from knnmt.model import TranslationModel
-from knnmt.parts import EncodedSegment, PartWriter
-from knnmt.store import PARTS, PartRecord, Store
+from knnmt.cli.demo import read_demo
+from knnmt.models.translation_model import TranslationModel
+from knnmt.store.building import write_manifest
+from knnmt.store.datastore import PARTS, PartRecord, Store
+from knnmt.store.index_files import write_index
+from knnmt.store.parts import EncodedSegment, PartWriter
+from knnmt.text.corpus import Segment
 
 PART_SEGMENTS = 4096
 SEGMENT_TOKENS = 32
@@ -29,7 +29,7 @@ def peak_memory(entries: int) -> dict[str, float]:
         store = random_store(Path(folder) / "store", model, entries)
         text = "\n".join(segment.source for segment in read_demo("test"))
         peak = peak_of(
-            "from knnmt.cli import main; main()", "translate", "--store", str(store.path), stdin=text.encode()
+            "from knnmt.cli.main import main; main()", "translate", "--store", str(store.path), stdin=text.encode()
         )
         weights = sum(weight.numel() * weight.element_size() for weight in model.network.parameters())
         index = store.manifest.index.file.bytes

@@ -9,13 +9,13 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-import knnmt.decoding
+import knnmt.translate.decoding
 from bench.systems import ONE_BATCH
 from knnmt import Translator
-from knnmt.marian import MarianDecoder
-from knnmt.projection import AllLogits, LogitsByRows, Projection
-from knnmt.retrieval import IndexedEntries, Retriever, StoreSearcher
-from knnmt.stepping import Stepper
+from knnmt.engine.marian import MarianDecoder
+from knnmt.engine.projection import AllLogits, LogitsByRows, Projection
+from knnmt.engine.stepping import Stepper
+from knnmt.translate.retriever import IndexedEntries, Retriever, StoreSearcher
 
 # What belongs to a phase; time spent in a later row inside an earlier one is counted for the later one only.
 PHASES: dict[str, list[tuple[Any, str]]] = {
@@ -29,7 +29,7 @@ PHASES: dict[str, list[tuple[Any, str]]] = {
     "search: clusters and codes": [(IndexedEntries, "search_index")],
     "search: distances from keys": [(IndexedEntries, "nearest_by_keys")],
     "values looked up": [(StoreSearcher, "with_tokens")],
-    "mixing": [(knnmt.decoding, "mix_best"), (knnmt.decoding, "weights_of")],
+    "mixing": [(knnmt.translate.decoding, "mix_best"), (knnmt.translate.decoding, "weights_of")],
 }  # fmt: skip
 REST = "beam bookkeeping, tokenizer, Python"
 

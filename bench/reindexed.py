@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from knnmt.files import write_json
-from knnmt.indexing import write_index
-from knnmt.manifest import MANIFEST, PARTS
-from knnmt.store import Store
+from knnmt.store.datastore import Store
+from knnmt.store.index_files import write_index
+from knnmt.store.manifest import MANIFEST, PARTS
 
 
 def reindexed(store: Store, factory: str, path: Path) -> Path:

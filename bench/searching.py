@@ -19,9 +19,8 @@ from rich.table import Table
 
 from bench.cost import cost_of_retrieval
 from bench.translating import Plan
-from knnmt.engine import faiss
-from knnmt.exact import nearest, norms_of
-from knnmt.index import (
+from knnmt.search.exact import nearest, norms_of
+from knnmt.search.index import (
     EXACT_ENTRIES,
     Keys,
     automatic_factory,
@@ -32,10 +31,11 @@ from knnmt.index import (
     train,
     unpacked,
 )
-from knnmt.manifest import FileRecord, IndexRecord
-from knnmt.retrieval import IndexedEntries
-from knnmt.rows import RowReader
-from knnmt.store import Store, map_column
+from knnmt.search.library import faiss
+from knnmt.store.datastore import Store, map_column
+from knnmt.store.manifest import FileRecord, IndexRecord
+from knnmt.store.rows import RowReader
+from knnmt.translate.retriever import IndexedEntries
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 DIMENSIONS = (256, 512, 1024)

@@ -26,14 +26,14 @@ from bench.translating import (
     work_of,
 )
 from knnmt import Translator
-from knnmt.batching import pad
-from knnmt.beam import BeamSearch, rules_of
-from knnmt.decoding import proposing
 from knnmt.errors import SettingsError
-from knnmt.evaluation import metrics, signature_of
-from knnmt.retrieval import Neighbours, Retriever
-from knnmt.selection import live_segments
-from knnmt.store import Store
+from knnmt.measure.evaluation import metrics, signature_of
+from knnmt.models.batching import pad
+from knnmt.store.datastore import Store
+from knnmt.store.filters import live_segments
+from knnmt.translate.beam import BeamSearch, rules_of
+from knnmt.translate.decoding import proposing
+from knnmt.translate.retriever import Neighbours, Retriever
 
 REFERENCE = "search at every step"
 CERTAINTIES = (0.9, 0.8, 0.7, 0.6)

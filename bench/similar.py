@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.retrieval import Neighbours
-from knnmt.store import Store
+from knnmt.store.datastore import Store
+from knnmt.translate.retriever import Neighbours
 
 SATURATION, LENGTH = 1.2, 0.75  # BM25's usual k1 and b
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # scripts without spaces: pairs of characters serve as words

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 
 from knnmt import Translator
-from knnmt.batching import pad
-from knnmt.beam import longest_output
-from knnmt.model import TranslationModel
-from knnmt.translator import text_tokens
+from knnmt.models.batching import pad
+from knnmt.models.translation_model import TranslationModel
+from knnmt.translate.beam import longest_output
+from knnmt.translate.translator import text_tokens
 
 ONE_BATCH = 10**9  # tokens: whatever is given at once is translated at once
 

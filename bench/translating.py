@@ -19,17 +19,17 @@ from bench.ratios import Done, TimedWork, Work, show, speeds_of_timed
 from bench.reindexed import reindexed
 from bench.systems import System, Translated, by_generate, by_knnmt
 from knnmt import Translator, build_store
-from knnmt.decoding import SearchSettings
-from knnmt.demo import MODEL, K, demo_corpus, read_demo
-from knnmt.engine import faiss
+from knnmt.cli.demo import MODEL, K, demo_corpus, read_demo
 from knnmt.errors import SettingsError
-from knnmt.evaluation import metrics, read_test_set, signature_of
-from knnmt.inputs import read_lines
-from knnmt.memories import open_memory
-from knnmt.model import TranslationModel, load_model
-from knnmt.retrieval import Retriever
-from knnmt.store import Store
-from knnmt.translator import check_fingerprint, model_of_store, open_retriever, settings_for
+from knnmt.measure.evaluation import metrics, read_test_set, signature_of
+from knnmt.models.translation_model import TranslationModel, load_model
+from knnmt.search.library import faiss
+from knnmt.store.datastore import Store
+from knnmt.text.inputs import read_lines
+from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.memories import open_memory
+from knnmt.translate.retriever import Retriever
+from knnmt.translate.translator import check_fingerprint, model_of_store, open_retriever, settings_for
 
 REFERENCE = "generate"
 BATCHES = (32, 1)

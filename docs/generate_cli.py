@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from knnmt.cli import app
+from knnmt.cli.main import app
 
 PAGE = Path(__file__).with_name("cli.md")
 HEAD = """# The command line

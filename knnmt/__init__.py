@@ -6,16 +6,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from knnmt.version import __version__
+from knnmt.release import __version__
 
 if TYPE_CHECKING:
-    from knnmt.building import BuildSettings, build_store
-    from knnmt.corpus import Corpus
     from knnmt.errors import CorpusError, KnnmtError, ModelError, SettingsError, StoreError
-    from knnmt.explanation import Explanation
-    from knnmt.model import load_model
-    from knnmt.store import Store
-    from knnmt.translator import Translation, Translator, attach_retrieval
+    from knnmt.models.translation_model import load_model
+    from knnmt.store.building import BuildSettings, build_store
+    from knnmt.store.datastore import Store
+    from knnmt.text.corpus import Corpus
+    from knnmt.translate.explanation import Explanation
+    from knnmt.translate.translator import Translation, Translator, attach_retrieval
 
 __all__ = [
     "BuildSettings",
@@ -36,20 +36,20 @@ __all__ = [
 ]
 
 _HOME = {
-    "BuildSettings": "building",
-    "Corpus": "corpus",
+    "BuildSettings": "store.building",
+    "Corpus": "text.corpus",
     "CorpusError": "errors",
-    "Explanation": "explanation",
+    "Explanation": "translate.explanation",
     "KnnmtError": "errors",
     "ModelError": "errors",
     "SettingsError": "errors",
-    "Store": "store",
+    "Store": "store.datastore",
     "StoreError": "errors",
-    "Translation": "translator",
-    "Translator": "translator",
-    "attach_retrieval": "translator",
-    "build_store": "building",
-    "load_model": "model",
+    "Translation": "translate.translator",
+    "Translator": "translate.translator",
+    "attach_retrieval": "translate.translator",
+    "build_store": "store.building",
+    "load_model": "models.translation_model",
 }
 
 

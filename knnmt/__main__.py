@@ -1,3 +1,3 @@
-from knnmt.cli import main
+from knnmt.cli.main import main
 
 main()

@@ -9,9 +9,9 @@ from command_line import Result, Run
 from living import use_hash_keys
 
 from knnmt import BuildSettings, Corpus, Store, build_store, load_model
-from knnmt.cli import main
-from knnmt.demo import demo_corpus, read_demo
-from knnmt.model import TranslationModel
+from knnmt.cli.demo import demo_corpus, read_demo
+from knnmt.cli.main import main
+from knnmt.models.translation_model import TranslationModel
 
 PAIRS = 80
 

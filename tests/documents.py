@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pytest
 
 from knnmt.errors import CorpusError
-from knnmt.units import Unit
+from knnmt.text.units import Unit
 
 Document = str | bytes
 Language = str | None

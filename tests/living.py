@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from knnmt import BuildSettings, Corpus, build_store
-from knnmt.adding import AddSettings, add_to_store
-from knnmt.parts import PartWriter
-from knnmt.retrieval import Retriever
-from knnmt.store import Store
+from knnmt.store.adding import AddSettings, add_to_store
+from knnmt.store.datastore import Store
+from knnmt.store.parts import PartWriter
+from knnmt.translate.retriever import Retriever
 
 DIMENSION = 8
 END = 1
@@ -60,8 +60,8 @@ def write_hash_keys(writer: PartWriter, *_: object) -> None:
 
 
 def use_hash_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knnmt.building.write_keys", write_hash_keys)
-    monkeypatch.setattr("knnmt.adding.write_keys", write_hash_keys)
+    monkeypatch.setattr("knnmt.store.building.write_keys", write_hash_keys)
+    monkeypatch.setattr("knnmt.store.adding.write_keys", write_hash_keys)
 
 
 def corpus_of(folder: Path, pairs: Iterable[tuple[str, str]], name: str = "memory") -> Corpus:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from knnmt.corpus import Corpus, Skipped
 from knnmt.errors import CorpusError
+from knnmt.text.corpus import Corpus, Skipped
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -92,16 +92,3 @@ def test_the_changelog_knows_this_version() -> None:
     from knnmt import __version__
 
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-def test_modules_import_only_what_stands_before_them() -> None:
-    """The order of CONTRIBUTING's table is the order in which the package can be read."""
-    table = re.findall(r"^\| (`.*?`) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    order = [name for row in table for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(order) == sorted(
-        file.stem for file in (ROOT / "knnmt").glob("*.py") if not file.stem.startswith("__")
-    )
-    for position, name in enumerate(order):
-        text = (ROOT / "knnmt" / f"{name}.py").read_text(encoding="utf-8")
-        imported = set(re.findall(r"from knnmt\.(\w+) import", text))
-        assert imported <= set(order[:position]), f"{name} imports {imported - set(order[:position])}"

@@ -19,9 +19,9 @@ import pytest
 import reference
 
 from knnmt import Translator
-from knnmt.batching import pad
-from knnmt.beam import longest_output
-from knnmt.translator import text_tokens
+from knnmt.models.batching import pad
+from knnmt.translate.beam import longest_output
+from knnmt.translate.translator import text_tokens
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("KNNMT_SHARED", ROOT.parent / "shared"))

@@ -20,8 +20,8 @@ import transformers
 from torch import nn
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
-from knnmt.batching import pad
-from knnmt.model import TranslationModel, load_model, quiet
+from knnmt.models.batching import pad
+from knnmt.models.translation_model import TranslationModel, load_model, quiet
 
 GERMAN = (
     "Das Haus steht am Fluss.",

@@ -3,7 +3,7 @@
 from documents import Documents
 from hypothesis import settings
 
-from knnmt.tmx import read_tmx
+from knnmt.text.tmx import read_tmx
 
 DOCTYPE = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
 STEADILY = settings(deadline=None, derandomize=True, max_examples=50)

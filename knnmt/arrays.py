@@ -1,0 +1,19 @@
+"""Picking rows out of arrays, and where each of several stacked ones starts."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def picked(array: Array, order: NDArray[np.int64]) -> Array:
+    """`array[i, order[i, j]]` for every i and j: as `take_along_axis`, which takes five times as long for few."""
+    found: Array = array[np.arange(len(order))[:, None], order]
+    return found
+
+
+def starts(lengths: list[int]) -> NDArray[np.int64]:
+    """Where each of several pieces begins when they are laid end to end."""
+    return np.cumsum([0, *lengths[:-1]], dtype=np.int64)

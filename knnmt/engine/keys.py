@@ -1,0 +1,61 @@
+"""Reading a network's keys by a hook, so that the network itself stays as it is."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from knnmt.errors import ModelError
+from knnmt.models.architectures import KeySite, module_at
+
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+
+
+def lock_of(network: nn.Module) -> threading.RLock:
+    """Held by whoever runs the network: hooks see every forward pass, so that threads must take turns."""
+    return _LOCKS.setdefault(network, threading.RLock())
+
+
+class KeyReached(Exception):  # noqa: N818 - not an error: it ends a forward pass that has given what was wanted
+    pass
+
+
+@dataclass(slots=True)
+class Catch:
+    """What the hook saw last: keys [batch, time, dimension]."""
+
+    keys: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+
+
+@contextmanager
+def catching_keys(network: Any, site: KeySite, *, stop: bool = False) -> Iterator[Catch]:
+    """Inside, every forward pass leaves its keys in the catch; with `stop`, it goes no further."""
+    catch = Catch()
+
+    def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        if not inputs or inputs[0].dim() != 3:
+            raise ModelError(f"--key-site {site.path}: its input is not one vector for each token")
+        catch.keys = inputs[0].transpose(0, 1) if site.time_first else inputs[0]
+        if stop:
+            raise KeyReached
+
+    handle = module_at(network, site.path).register_forward_pre_hook(look)
+    try:
+        yield catch
+    finally:
+        handle.remove()
+
+
+def teacher_forced_keys(network: Any, site: KeySite, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Keys [batch, time, dimension] of given targets; neither the last feed-forward block nor the projection runs."""
+    with catching_keys(network, site, stop=True) as catch:
+        try:
+            network(**inputs, use_cache=False)
+        except KeyReached:
+            return catch.keys
+    raise ModelError(f"--key-site {site.path}: the model's forward pass never came there")

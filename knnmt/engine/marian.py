@@ -1,0 +1,212 @@
+"""A Marian model run by its own modules but without the layers of calls around them, its decoder step by step.
+
+Marian models are what most people translate with, and small: what transformers does around a step of theirs takes as
+long as the step. Queries, keys and values of self-attention are one product here, and so are the keys and values of a
+source.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from knnmt.engine.packed import is_hooked, is_plain
+from knnmt.models.architectures import KEY_SITES
+from knnmt.models.translation_model import TranslationModel
+from knnmt.packing import PackedWeights, version_of
+
+ROOM, FEWER = 128, 32  # tokens at first, doubled when full; fewer where memory is taken before it is touched
+TOLERANCE = 1e-3
+
+Product = Callable[[torch.Tensor], torch.Tensor]
+
+_JOINT: WeakKeyDictionary[nn.Module, PackedWeights] = WeakKeyDictionary()  # by the first of the layers
+_JUDGED: WeakKeyDictionary[nn.Module, tuple[list[Any], bool]] = WeakKeyDictionary()  # made of which modules
+
+
+class Past:
+    """Keys and values of the tokens so far, side by side, [time, rows, 2 · dimension], in room for more.
+
+    Time comes first, so that room which is not used yet is not touched: fresh memory is dear.
+    """
+
+    def __init__(self, rows: int, like: torch.Tensor) -> None:
+        self.rows, self.time = rows, 0
+        self.room = like.new_empty(ROOM if like.device.type == "cpu" else FEWER, rows, like.shape[-1])
+
+    def append(self, last: torch.Tensor) -> torch.Tensor:
+        """All of them, [rows, time, 2 · dimension], after those of one more token, [rows, 2 · dimension]."""
+        if self.time == self.room.shape[0]:
+            self.room, full = self.room.new_empty(2 * self.time, self.rows, self.room.shape[-1]), self.room
+            self.room[: self.time] = full[:, : self.rows]  # the others have left
+        self.room[self.time, : self.rows] = last
+        self.time += 1
+        return self.room[: self.time, : self.rows].transpose(0, 1)
+
+    def keep(self, rows: torch.Tensor, spare: torch.Tensor) -> torch.Tensor:
+        """Some rows, written into spare room if there is enough; what was the room until now is spare then."""
+        wanted, (time, _, dimension) = rows.shape[0], self.room.shape
+        if spare.shape[0] < time or spare.shape[1] < wanted:
+            spare = self.room.new_empty(time, wanted, dimension)
+        torch.index_select(self.room[: self.time, : self.rows], 1, rows, out=spare[: self.time, :wanted])
+        self.rows, self.room, spare = wanted, spare, self.room
+        return spare
+
+
+def encode(network: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The encoder's states [sentences, time, dimension] of sources [sentences, time]."""
+    encoder, heads = network.get_encoder(), network.config.encoder_attention_heads
+    hidden: torch.Tensor = encoder.embed_tokens(ids) * encoder.embed_scale
+    hidden = hidden + encoder.embed_positions.weight[: ids.shape[1]]
+    shown = padding_hidden(mask, hidden.dtype)
+    for layer in encoder.layers:
+        states = joint(attention_of(layer.self_attn, "qkv"))(hidden)
+        query, keys, values = states.view(*ids.shape, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        attended = scaled_dot_product_attention(query, keys, values, attn_mask=shown)
+        hidden = layer.self_attn_layer_norm(hidden + layer.self_attn.out_proj(attended.transpose(1, 2).flatten(2)))
+        hidden = layer.final_layer_norm(hidden + layer.fc2(layer.activation_fn(layer.fc1(hidden))))
+    return hidden
+
+
+class MarianDecoder:
+    """The decoder over encoded sources [sentences, time, dimension]: one row for each, or several after `spread`."""
+
+    def __init__(self, network: Any, encoded: torch.Tensor, mask: torch.Tensor) -> None:
+        self.decoder = network.get_decoder()
+        self.heads = network.config.decoder_attention_heads
+        self.layers = [DecoderLayer(layer) for layer in self.decoder.layers]
+        sources = [joint(attention_of(layer.encoder_attn, "kv"))(encoded) for layer in self.decoder.layers]
+        self.sources = [self.in_halves(source) for source in sources]
+        self.mask = padding_hidden(mask, encoded.dtype)
+        self.pasts = [Past(len(encoded), source) for source in sources]
+        self.spare = encoded.new_empty(0, 0)  # room for what is kept, handed on from layer to layer
+
+    def begin(self, prefix: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
+        """The states [sentences, time, dimension] of the decoder's prefix [sentences, time]."""
+        return torch.stack([self.step(tokens, silently=silently) for tokens in prefix.T], dim=1)
+
+    def spread(self, beam: int) -> None:
+        """Go on with several rows for each sentence, all alike at first."""
+        self.keep(None, torch.arange(self.pasts[0].rows, device=self.sources[0][0].device).repeat_interleave(beam))
+
+    def step(self, tokens: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
+        """The states [rows, dimension] after one more token in each row; silently: no hook is told of it."""
+        decoder = self.decoder
+        hidden: torch.Tensor = decoder.embed_tokens(tokens) * decoder.embed_scale
+        hidden = hidden + decoder.embed_positions.weight[self.pasts[0].time]
+        for layer, past, source in zip(self.layers, self.pasts, self.sources, strict=True):
+            hidden = layer.after_past(hidden + layer.past_out(self.attend_to_past(layer.states(hidden), past)))
+            hidden = layer.after_source(hidden + layer.source_out(self.attend_to_source(layer.query(hidden), source)))
+            # Only a module that is called tells its hooks, and these expect a time of one.
+            wide = layer.widen.forward(hidden) if silently else layer.widen(hidden[:, None])[:, 0]
+            hidden = layer.after_all(hidden + layer.narrow(layer.activation(wide)))
+        return hidden
+
+    def attend_to_past(self, states: torch.Tensor, past: Past) -> torch.Tensor:
+        """Queries, keys and values of one more token, [rows, 3 · dimension], are given."""
+        dimension = states.shape[-1] // 3
+        query = states[:, :dimension].view(states.shape[0], 1, self.heads, -1).transpose(1, 2)
+        attended = scaled_dot_product_attention(query, *self.in_halves(past.append(states[:, dimension:])))
+        return attended.reshape(-1, dimension)
+
+    def attend_to_source(self, query: torch.Tensor, source: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """The beams of a sentence, which share its keys, are a sequence here."""
+        sentences, _, _, width = source[0].shape
+        beams = query.view(sentences, -1, self.heads, width).transpose(1, 2)
+        attended = scaled_dot_product_attention(beams, *source, attn_mask=self.mask)
+        return attended.transpose(1, 2).reshape(query.shape)
+
+    def in_halves(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values side by side, [n, time, 2 · dimension], → each [n, heads, time, dimension / heads]"""
+        keys, values = states.view(*states.shape[:2], 2, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        return keys, values
+
+    def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
+        """Go on with some sentences (None: all) and some rows."""
+        if sentences is not None:
+            self.sources = [(keys[sentences], values[sentences]) for keys, values in self.sources]
+            self.mask = None if self.mask is None else self.mask[sentences]
+        for past in self.pasts:
+            self.spare = past.keep(rows, self.spare)
+
+
+class DecoderLayer:
+    """What a step does in a layer, looked up once: a module's attributes are slow to come by, and so is its call."""
+
+    def __init__(self, layer: Any) -> None:
+        past, source = layer.self_attn, layer.encoder_attn
+        self.states, self.query = joint(attention_of(past, "qkv")), called(source.q_proj)
+        self.past_out, self.after_past = called(past.out_proj), called(layer.self_attn_layer_norm)
+        self.source_out, self.after_source = called(source.out_proj), called(layer.encoder_attn_layer_norm)
+        self.widen, self.activation, self.narrow = layer.fc1, called(layer.activation_fn), called(layer.fc2)
+        self.after_all = called(layer.final_layer_norm)
+
+
+def called(module: Any) -> Product:
+    """What a call of the module does; nobody is told of it where nobody wants to be."""
+    return module.forward if isinstance(module, nn.Module) and not is_hooked(module) else module
+
+
+def jointly_packed(network: Any) -> list[nn.Module]:
+    """The layers of which `joint` makes one."""
+    encoder, decoder = network.get_encoder().layers, network.get_decoder().layers
+    sources = [part for layer in decoder for part in attention_of(layer.encoder_attn, "kv")]
+    return [*(part for layer in [*encoder, *decoder] for part in attention_of(layer.self_attn, "qkv")), *sources]
+
+
+def attention_of(attention: Any, parts: str) -> list[Any]:
+    return [getattr(attention, f"{part}_proj") for part in parts]
+
+
+def joint(layers: Sequence[Any]) -> Product:
+    """The products of several layers side by side, in one where they are linear and nothing more."""
+    if not all(is_plain(layer) and not is_hooked(layer) and layer.bias is not None for layer in layers):
+        return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
+    version = [version_of(weight) for layer in layers for weight in (layer.weight, layer.bias)]
+    packed = _JOINT.get(layers[0])
+    if packed is None or packed.version != version:
+        weight, bias = (torch.cat([getattr(layer, name).detach() for layer in layers]) for name in ("weight", "bias"))
+        packed = _JOINT[layers[0]] = PackedWeights(weight, bias, version)
+    return packed.product
+
+
+def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
+    """What hides padding, 0 in a mask [sentences, time], when added to attention's scores; None where there is none."""
+    if bool(mask.all()):
+        return None
+    return mask.new_zeros(mask.shape, dtype=dtype).masked_fill(mask == 0, -torch.inf)[:, None, None]
+
+
+def can_be_direct(model: TranslationModel) -> bool:
+    """Whether the model can be run here: it looks like one, and gives what it gives by itself.
+
+    That is tried once, and again when other modules have been put into it.
+    """
+    network = model.network
+    if network.config.model_type != "marian" or network.training or model.key_site != KEY_SITES["marian"]:
+        return False
+    modules = [ref(module) for module in network.modules()]
+    judged = _JUDGED.get(network)
+    if judged is None or judged[0] != modules:
+        judged = _JUDGED[network] = modules, gives_the_same(network, model)
+    return judged[1]
+
+
+@torch.inference_mode()
+def gives_the_same(network: Any, model: TranslationModel) -> bool:
+    """On sources of unequal length, and after more than one token, so that all of attention matters."""
+    end, start, device = model.end_token, model.decoder_prefix[0], network.device
+    ids = torch.tensor([[end, start, end], [start, end, model.padding]], device=device)
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]], device=device)
+    targets = torch.tensor([[start, end, start]] * 2, device=device)
+    encoded = network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+    asked = {"encoder_hidden_states": encoded, "encoder_attention_mask": mask}
+    expected = network.get_decoder()(input_ids=targets, **asked).last_hidden_state
+    try:
+        found = MarianDecoder(network, encode(network, ids, mask), mask).begin(targets, silently=True)
+    except (AttributeError, RuntimeError):  # built in another way than Marian models are
+        return False
+    return torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)

@@ -1,0 +1,182 @@
+"""From the decoder's states to the best next tokens: the largest product of a step, with no pass over it too many.
+
+There are two ways. The exact one is the model's own projection, by packed weights where there are such. The quick one
+finds candidates by a product of bytes and computes those few anew in single precision; the sum over the whole
+vocabulary is corrected by what the candidates were off. A large vocabulary is projected for a few rows at a time, so
+that their logits are still in the processor's cache when the best are chosen. A row's result does not depend on the
+rows beside it.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from knnmt.engine.bytewise import by_bytes, pack
+from knnmt.packing import PackedWeights, can_be_packed, version_of
+
+BLOCK = 4096  # tokens of the vocabulary projected at a time
+ROWS = 32  # at a time: where exponentials are summed, and projected on a large vocabulary
+CHUNK = 64  # neighbouring tokens of which first only the best is looked at
+SPARE = 22  # candidates more than wanted, so that an error of the bytes does not lose one
+MOST_PACKED = 256 << 20  # bytes: a second copy of more would be too dear
+LARGE = 16_384  # tokens, from which on bytes save more than the candidates cost
+
+
+class Ranking(NamedTuple):
+    """The model's best continuations, best first, and its total."""
+
+    logits: torch.Tensor  # [n, most]
+    tokens: torch.Tensor  # [n, most]
+    total: torch.Tensor  # [n, 1]
+
+    def certainty(self) -> torch.Tensor:
+        """The probability of the best one, [n]."""
+        return (self.logits[:, 0] - self.total[:, 0]).exp()
+
+
+class NextTokens(Protocol):
+    """What may follow each of n rows."""
+
+    def rank(self, most: int) -> Ranking:
+        """The best so many."""
+
+    def at(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The logits [n, k] of given tokens [n, k]."""
+
+
+class AllLogits:
+    """Logits that are all there, [n, vocabulary] and perhaps columns of −∞ after that."""
+
+    def __init__(self, logits: torch.Tensor, vocabulary: int | None = None) -> None:
+        self.logits = logits.float()
+        self.vocabulary = vocabulary or logits.shape[-1]
+
+    def rank(self, most: int) -> Ranking:
+        best, tokens = largest(self.logits, min(most, self.vocabulary))
+        if best.shape[0] <= ROWS:
+            return Ranking(best, tokens, total_of(self.logits, best[:, :1]))
+        blocks = zip(torch.split(self.logits, ROWS), torch.split(best[:, :1], ROWS), strict=True)
+        return Ranking(best, tokens, torch.cat([total_of(rows, highest) for rows, highest in blocks]))
+
+    def at(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.logits.gather(1, tokens)
+
+
+class LogitsByRows:
+    """Logits that are there for a few rows at a time, just while these are ranked."""
+
+    def __init__(self, states: torch.Tensor, projection: "Projection", rank_rows: "RankRows") -> None:
+        self.states, self.projection, self.rank_rows = states, projection, rank_rows
+
+    def rank(self, most: int) -> Ranking:
+        ranked = [self.rank_rows(rows, most) for rows in torch.split(self.states, ROWS)]
+        return Ranking(*(torch.cat(parts) for parts in zip(*ranked, strict=True)))
+
+    def at(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.projection.at(self.states, tokens)
+
+
+RankRows = Callable[[torch.Tensor, int], Ranking]  # of states [rows, dimension], and how many are wanted
+
+
+class Projection:
+    """The weights [vocabulary, dimension] that make logits of states, and room for these that is used again."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        self.weight = weight.detach().float()
+        self.version = projection_version(weight, bias)
+        self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
+        self.room = torch.empty(0)
+        self.in_bytes: Any = None
+        self.packed: PackedWeights | None = None
+        self.is_packed = can_be_packed(self.weight) and self.weight.nbytes <= MOST_PACKED
+
+    @property
+    def is_large(self) -> bool:
+        return self.weight.shape[0] >= LARGE
+
+    def exactly(self, states: torch.Tensor) -> NextTokens:
+        """The next tokens after states [n, dimension]; valid until the next call."""
+        by_rows = self.is_large and states.device.type == "cpu"
+        return LogitsByRows(states, self, self.rank_exactly) if by_rows else self.logits(states)
+
+    def quickly(self, states: torch.Tensor) -> NextTokens:
+        """The same by bytes, for a processor that has a product of them."""
+        return LogitsByRows(states, self, self.rank_roughly)
+
+    def rank_exactly(self, states: torch.Tensor, most: int) -> Ranking:
+        return self.logits(states).rank(most)
+
+    def rank_roughly(self, states: torch.Tensor, most: int) -> Ranking:
+        """Candidates by bytes, their logits computed anew, and a total that is corrected by the difference."""
+        rough = self.rough_logits(states).rank(most + SPARE)
+        exact = self.at(states, rough.tokens)
+        others = 1 - (rough.logits - rough.total).exp().sum(dim=-1, keepdim=True)
+        off = (exact - rough.logits).mean(dim=-1, keepdim=True)  # the others, it is assumed, are off by as much
+        shares = (exact - rough.total).exp().sum(dim=-1, keepdim=True) + others.clamp_min(0) * off.exp()
+        best, order = exact.topk(min(most, exact.shape[1]), dim=-1)
+        return Ranking(best, rough.tokens.gather(1, order), rough.total + shares.log())
+
+    def logits(self, states: torch.Tensor) -> AllLogits:
+        if self.is_packed:
+            self.packed = self.packed or PackedWeights(*self.in_whole_chunks())
+            return AllLogits(self.packed.product(states), self.weight.shape[0])
+        room = self.room_for(len(states))
+        for first in range(0, len(self.weight), BLOCK):
+            block = slice(first, first + BLOCK)
+            columns = room[:, : len(self.weight)][:, block]
+            torch.addmm(self.bias[block], states, self.weight[block].T, out=columns)
+        return AllLogits(room, len(self.weight))
+
+    def rough_logits(self, states: torch.Tensor) -> AllLogits:
+        """Off by about a hundredth."""
+        if self.in_bytes is None:
+            self.in_bytes = pack(self.weight)
+        room = self.room_for(len(states))
+        product, scales = by_bytes(states, self.in_bytes)
+        torch.addcmul(self.bias, product, scales, out=room[:, : len(self.weight)])
+        return AllLogits(room, len(self.weight))
+
+    def at(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """The logits of given tokens [n, k] alone."""
+        distinct, places = torch.unique(tokens, return_inverse=True)
+        return torch.addmm(self.bias[distinct], states, self.weight[distinct].T).gather(1, places)
+
+    def in_whole_chunks(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights and bias with more tokens at the end, whose logits are −∞."""
+        more = -len(self.weight) % CHUNK
+        bias = nn.functional.pad(self.bias, (0, more), value=-torch.inf)
+        return nn.functional.pad(self.weight, (0, 0, 0, more)), bias
+
+    def room_for(self, rows: int) -> torch.Tensor:
+        """[rows, vocabulary], made wider to whole chunks with columns of −∞."""
+        width = -(-len(self.weight) // CHUNK) * CHUNK
+        if len(self.room) < rows:
+            self.room = torch.full((rows, width), -torch.inf, device=self.weight.device)
+        return self.room[:rows]
+
+
+def total_of(logits: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
+    """The logarithm of the sum of exponentials, [n, 1]; less the highest [n, 1], none of them overflows."""
+    return (logits - highest).exp_().sum(dim=-1, keepdim=True).log_() + highest
+
+
+def projection_version(weight: torch.Tensor, bias: torch.Tensor | None) -> list[Any]:
+    return [version_of(part) for part in (weight, bias) if part is not None]
+
+
+def largest(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest of each row [n, vocabulary] and where they are.
+
+    They lie in the chunks with the largest maxima, so that only those need to be sorted.
+    """
+    rows, width = logits.shape
+    if width % CHUNK or width <= 2 * most * CHUNK:
+        return logits.topk(most, dim=-1)
+    chunks = logits.view(rows, -1, CHUNK)
+    chosen = chunks.amax(dim=-1).topk(most, dim=-1).indices  # [rows, most]
+    within = chunks.gather(1, chosen[:, :, None].expand(-1, -1, CHUNK)).reshape(rows, -1)
+    values, at = within.topk(most, dim=-1)
+    return values, chosen.gather(1, at // CHUNK) * CHUNK + at % CHUNK

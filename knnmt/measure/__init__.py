@@ -1,0 +1,1 @@
+"""How good and how fast: evaluate, tune, sweep, and the plots of each."""

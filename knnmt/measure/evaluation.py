@@ -1,0 +1,216 @@
+"""How much better: BLEU, chrF and speed of the base model and of retrieval on the same text, with signatures."""
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+from knnmt.errors import CorpusError, SettingsError
+from knnmt.files import sha256_of, write_durably
+from knnmt.progress import progress_bar
+from knnmt.release import __version__
+from knnmt.store.datastore import Store
+from knnmt.text.corpus import check_plain
+from knnmt.text.inputs import check_readable, read_lines
+from knnmt.text.languages import base_language
+from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.translator import Translator
+
+BOOTSTRAP_SAMPLES = 1000
+TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What one system reached, with its translations."""
+
+    bleu: float
+    chrf: float
+    tokens_per_second: float | None  # unknown of translations that were made earlier
+    translations: list[str]
+
+    def to_json(self) -> dict[str, float | None]:
+        return {"bleu": self.bleu, "chrf": self.chrf, "tokens_per_second": self.tokens_per_second}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    base: Scores
+    knn: Scores | None
+    sentences: int
+    p_value: float | None
+    signature: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `knnmt evaluate --json`."""
+        record = asdict(self)
+        for name, scores in (("base", self.base), ("knn", self.knn)):
+            record[name] = scores.to_json() if scores else None
+        return {name: value for name, value in record.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Translations of the same text that were made before, by the base model or any other system."""
+
+    path: str
+    checksum: str
+    translations: list[str]
+
+    def __str__(self) -> str:
+        return f"file:{Path(self.path).name}@{self.checksum}"
+
+
+def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[str], list[str]]:
+    """Sources and references, line by line; nothing is skipped, so that scores can be compared."""
+    if limit is not None and limit < 1:
+        raise SettingsError(f"--limit {limit}: must be at least 1")
+    for path in (source, target):
+        check_readable(path)
+        check_plain(path)
+    sources, references = list(read_lines(source)), list(read_lines(target))
+    if len(sources) != len(references):
+        raise CorpusError(
+            f"{source} has {len(sources):,} lines but {target} has {len(references):,}; lines must be aligned"
+        )
+    if not sources:
+        raise CorpusError(f"{source}: empty")
+    return sources[:limit], references[:limit]
+
+
+def read_earlier(path: Path, source: Path, limit: int | None) -> Earlier:
+    """Translations of a source file, one a line: of all its lines, or of those that the limit leaves."""
+    check_readable(path)
+    check_plain(path)
+    lines, count = list(read_lines(path)), sum(1 for _ in read_lines(source))
+    if len(lines) not in (count, min(count, limit or count)):
+        wanted = f", of which --limit takes {limit:,}" if limit and limit < count else ""
+        raise CorpusError(f"{path} has {len(lines):,} lines but {source} has {count:,}{wanted}; lines must be aligned")
+    return Earlier(str(path), sha256_of(path)[:12], lines[:limit])
+
+
+def save(evaluation: Evaluation, folder: Path) -> None:
+    """Write the translations of each system, in the form that `read_earlier` takes."""
+    for name, scores in (("base.txt", evaluation.base), ("knn.txt", evaluation.knn)):
+        if scores:
+            write_lines(folder / name, scores.translations)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    text = "".join(re.sub(r"[\r\n]+", " ", line) + "\n" for line in lines)
+    write_durably(path, lambda file: file.write(text.encode()))
+
+
+def evaluate(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    against: Earlier | None = None,
+    show_progress: bool = False,
+) -> Evaluation:
+    """Score the base model, or what is to be compared with instead, and, where there is a store, retrieval."""
+    if against and not translator.retriever:
+        raise SettingsError(f"--against {against.path}: only with --store; there is nothing else to compare it with")
+    bleu, chrf = metrics(translator, references)
+    if against:
+        base = score_texts(against.translations, bleu, chrf)
+    else:
+        base = score_system(translator.base(), sources, bleu, chrf, label="base" if show_progress else "")
+    knn = None
+    if translator.retriever:
+        knn = score_system(translator, sources, bleu, chrf, label="kNN" if show_progress else "")
+    signature = {
+        "bleu": str(bleu.get_signature()),
+        "chrf": str(chrf.get_signature()),
+        "knnmt": signature_of(translator),
+        **({"base": str(against)} if against else {}),
+    }
+    p_value = paired_bootstrap(bleu, base, knn) if knn else None
+    return Evaluation(base, knn, len(sources), p_value, signature)
+
+
+def metrics(translator: Translator, references: Sequence[str]) -> tuple[BLEU, CHRF]:
+    """Metrics that keep the references, with the tokenizer that the target language needs."""
+    language = base_language(translator.translation_model.target_lang)
+    tokenizer = TOKENIZERS.get(language, "13a")
+    try:
+        bleu = BLEU(tokenize=tokenizer, references=[list(references)])
+    except (ImportError, RuntimeError) as error:
+        extra = {"ja": "japanese", "ko": "korean"}.get(language, "")
+        raise SettingsError(f"--target-lang {language}: scoring needs `pip install 'knnmt[{extra}]'`") from error
+    return bleu, CHRF(references=[list(references)])
+
+
+def score_system(translator: Translator, sources: Sequence[str], bleu: BLEU, chrf: CHRF, *, label: str = "") -> Scores:
+    """Translate and score; with a label, a progress bar shows it."""
+    began = time.perf_counter()
+    with progress_bar(label, len(sources), show=bool(label)) as advance:
+        translations = translator.translations(sources, advance=advance)
+    seconds = time.perf_counter() - began
+    tokens = sum({one.source: len(one.tokens) for one in translations}.values())  # what comes again is made once
+    texts = [translation.text for translation in translations]
+    return score_texts(texts, bleu, chrf, tokens_per_second=round(tokens / seconds, 1))
+
+
+def score_texts(texts: list[str], bleu: BLEU, chrf: CHRF, *, tokens_per_second: float | None = None) -> Scores:
+    return Scores(
+        round(bleu.corpus_score(texts, None).score, 2),
+        round(chrf.corpus_score(texts, None).score, 2),
+        tokens_per_second,
+        texts,
+    )
+
+
+def paired_bootstrap(bleu: BLEU, base: Scores, knn: Scores) -> float:
+    """How likely a BLEU difference this large is by chance alone."""
+    if base.translations == knn.translations:
+        return 1.0  # sacreBLEU would count no resampled difference as larger than none, and report the least p
+    systems = [("base", base.translations), ("knn", knn.translations)]
+    test = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)
+    _, results = test()
+    return round(float(results["BLEU"][1].p_value), 6)
+
+
+def signature_of(translator: Translator) -> str:
+    """Everything that the number depends on."""
+    model = f"{Path(translator.translation_model.name).name}@{translator.translation_model.fingerprint}"
+    settings = translator.settings
+    if not translator.retriever:
+        return f"model:{model}|beam:{settings.beam}|v:{__version__}"
+    weighted = zip(translator.stores, translator.retriever.trust, strict=True)
+    stores = "+".join(store_name(store, trust) for store, trust in weighted)
+    index = "+".join(index_name(searcher) for searcher in translator.retriever.searchers)
+    where = "".join(f"|where:{condition}" for condition in translator.retriever.where)
+    return (
+        f"model:{model}|store:{stores}{where}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
+        f"|beam:{settings.beam}|index:{index}{other_source(translator)}{shortcuts(settings)}|v:{__version__}"
+    )
+
+
+def shortcuts(settings: SearchSettings) -> str:
+    """What was done for speed, where it is not the usual."""
+    if settings.exact:
+        return "|exact"
+    return f"|certain:{settings.certain:g}" if settings.certain < 1 else ""
+
+
+def store_name(store: Store, trust: float) -> str:
+    return f"{store.path.name}@{store.fingerprint}" + ("" if trust == 1 else f"×{trust:g}")
+
+
+def other_source(translator: Translator) -> str:
+    """The source language, where it is not the one that the store was made from."""
+    language = translator.translation_model.source_lang
+    return "" if language == translator.stores[0].manifest.model.source_lang else f"|source:{language}"
+
+
+def index_name(searcher: Any) -> str:
+    indexes, nprobe = searcher.store.manifest.indexes, searcher.nprobe
+    factories = "&".join(index.factory for index in indexes)
+    return f"{factories},nprobe={nprobe}" if nprobe else factories

@@ -1,0 +1,206 @@
+"""How likely the references are under every setting, from one pass and one search a token.
+
+The first k of a list of more neighbours are the k nearest. So one search for the most neighbours, and the model's
+probability of the reference token, are all that any combination of k, temperature and weight needs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnmt.engine.keys import catching_keys
+from knnmt.engine.packed import packed_layers
+from knnmt.errors import CorpusError
+from knnmt.models.batching import batches_by_tokens
+from knnmt.models.translation_model import TranslationModel
+from knnmt.progress import Advance
+from knnmt.translate.decoding import PAPER_K, SearchSettings
+from knnmt.translate.retriever import Retriever
+
+KS = (1, 2, 4, 8, 12, 16, 24, 32, 48, PAPER_K)
+TEMPERATURES = tuple(map(float, (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)))
+WEIGHTS = tuple(step / 20 for step in range(20))
+BATCH_TOKENS = 4096  # padded tokens of a forward pass, fewer where the vocabulary is large
+LOGITS = 1 << 25  # of a forward pass
+POSITIONS = 1024  # scored at a time, so that memory does not grow with the text
+
+Floats = NDArray[np.float64]
+Place = tuple[int, int, int]  # of k, temperature and weight on their axes
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The settings that are compared."""
+
+    ks: tuple[int, ...] = KS
+    temperatures: tuple[float, ...] = TEMPERATURES
+    weights: tuple[float, ...] = WEIGHTS
+
+    @classmethod
+    def within(cls, entries: int) -> "Grid":
+        """All of it, up to the k that the store can give."""
+        most = min(PAPER_K, entries)
+        return cls(ks=(*(k for k in KS if k < most), most))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.ks), len(self.temperatures), len(self.weights)
+
+    def settings_at(self, place: Place, beam: int) -> SearchSettings:
+        k, temperature, weight = place
+        return SearchSettings(
+            k=self.ks[k], temperature=self.temperatures[temperature], weight=self.weights[weight], beam=beam
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """The mean log-likelihood of a reference token at every point of a grid."""
+
+    grid: Grid
+    likelihoods: Floats  # [ks, temperatures, weights]
+    tokens: int
+    left_out: int  # pairs with an empty side, or longer than the model can take
+
+    def best(self, *, k: int | None = None, temperature: int | None = None, weight: int | None = None) -> Place:
+        """The likeliest point, of all or of those at given places of the axes."""
+        here = tuple(slice(None) if at is None else slice(at, at + 1) for at in (k, temperature, weight))
+        allowed = np.full_like(self.likelihoods, -np.inf)
+        allowed[here] = self.likelihoods[here]
+        place = np.unravel_index(np.argmax(allowed), allowed.shape)
+        return int(place[0]), int(place[1]), int(place[2])
+
+    def at(self, settings: SearchSettings) -> float | None:
+        """The likelihood of a setting, where it is a point of the grid."""
+        grid = self.grid
+        try:
+            k, temperature = grid.ks.index(settings.k), grid.temperatures.index(settings.temperature)
+            return float(self.likelihoods[k, temperature, grid.weights.index(settings.weight)])
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What one batch of reference tokens met: n positions."""
+
+    model: NDArray[np.float32]  # [n] log-probability of the reference token under the model alone
+    distances: NDArray[np.float32]  # [n, k] of the neighbours, nearest first; infinite where there is none
+    hits: NDArray[np.bool_]  # [n, k] whether the neighbour's token is the reference's
+    trust: NDArray[np.float32] | None = None  # [n, k] the weight of the neighbour's store; None: all alike
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPair:
+    source: list[int]
+    target: list[int]  # the end token included
+
+
+def survey_likelihood(
+    model: TranslationModel,
+    retriever: Retriever,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    advance: Advance,
+) -> Surface:
+    """Score every point of the grid on the references."""
+    grid = Grid.within(retriever.entries)
+    pairs = encoded_pairs(model, sources, references)
+    sums, tokens = np.zeros(grid.shape), 0
+    for batch in batches_of(model, pairs):
+        observed = observe(model, retriever, batch, grid.ks[-1])
+        sums += summed_likelihoods(observed, grid)
+        tokens += len(observed.model)
+        advance(len(batch), len(observed.model))
+    return Surface(grid, sums / tokens, tokens, len(sources) - len(pairs))
+
+
+def encoded_pairs(model: TranslationModel, sources: Sequence[str], references: Sequence[str]) -> list[EncodedPair]:
+    """The pairs that can be scored: text on both sides, and not longer than the model can take."""
+    texts = [pair for pair in zip(sources, references, strict=True) if all(side.strip() for side in pair)]
+    if not texts:
+        raise CorpusError("--source and --target: no line has text on both sides")
+    encoded = map(
+        EncodedPair,
+        model.encode_sources([pair[0] for pair in texts]),
+        model.encode_targets([pair[1] for pair in texts]),
+    )
+    pairs = [pair for pair in encoded if length_of(pair, model) <= model.positions]
+    if not pairs:
+        raise CorpusError(f"--source and --target: every pair is longer than the model's {model.positions} tokens")
+    return pairs
+
+
+def length_of(pair: EncodedPair, model: TranslationModel) -> int:
+    return max(len(pair.source), len(model.decoder_prefix) - 1 + len(pair.target))
+
+
+def batches_of(model: TranslationModel, pairs: Sequence[EncodedPair]) -> Iterator[list[EncodedPair]]:
+    budget = min(BATCH_TOKENS, LOGITS // model.network.config.vocab_size)
+    for batch in batches_by_tokens([length_of(pair, model) for pair in pairs], budget):
+        yield [pairs[position] for position in batch]
+
+
+@torch.inference_mode()
+def observe(model: TranslationModel, retriever: Retriever, pairs: Sequence[EncodedPair], k: int) -> Observed:
+    """One forward pass and one search for all reference tokens of a batch."""
+    targets = [pair.target for pair in pairs]
+    with packed_layers(model.network), catching_keys(model.network, model.key_site) as catch:
+        inputs = model.teacher_forcing([pair.source for pair in pairs], targets)
+        logits = model.network(**inputs, use_cache=False).logits
+    rows, columns = positions_of(targets, len(model.decoder_prefix) - 1)
+    tokens = torch.tensor([token for target in targets for token in target])
+    chosen = logits[rows, columns].float().cpu()  # [n, vocabulary]
+    alone = chosen.gather(1, tokens[:, None])[:, 0] - chosen.logsumexp(dim=-1)
+    found = retriever.search(catch.keys[rows, columns].float().cpu().numpy(), k)
+    return Observed(alone.numpy(), found.distances, found.tokens == tokens.numpy()[:, None], found.trust)
+
+
+def positions_of(targets: Sequence[Sequence[int]], first: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row and column of every target token in a padded batch whose texts begin at column `first`."""
+    rows = [row for row, target in enumerate(targets) for _ in target]
+    columns = [first + position for target in targets for position in range(len(target))]
+    return torch.tensor(rows), torch.tensor(columns)
+
+
+def summed_likelihoods(observed: Observed, grid: Grid) -> Floats:
+    """The summed log-likelihood of the tokens at every point, [ks, temperatures, weights]."""
+    sums = np.zeros(grid.shape)
+    for first in range(0, len(observed.model), POSITIONS):
+        block = slice(first, first + POSITIONS)
+        model, distances = np.exp(observed.model[block], dtype=np.float64), observed.distances[block]
+        for number, temperature in enumerate(grid.temperatures):
+            trust = None if observed.trust is None else observed.trust[block]
+            shares = neighbour_shares(distances, observed.hits[block], temperature, grid.ks, trust)
+            sums[:, number] += mixed_likelihoods(model, shares, np.isfinite(distances[:, 0]), grid.weights)
+    return sums
+
+
+def neighbour_shares(
+    distances: NDArray[np.float32],
+    hits: NDArray[np.bool_],
+    temperature: float,
+    ks: Sequence[int],
+    trust: NDArray[np.float32] | None = None,
+) -> Floats:
+    """p_knn of the reference token for the first k neighbours, [n, ks]; zero where there is no neighbour."""
+    nearest = np.where(np.isfinite(distances[:, :1]), distances[:, :1], 0.0)
+    masses = np.exp((nearest - distances.astype(np.float64)) / temperature)  # [n, k]
+    masses = masses if trust is None else masses * trust
+    last = np.array(ks) - 1
+    of_all, of_hits = np.cumsum(masses, axis=1)[:, last], np.cumsum(masses * hits, axis=1)[:, last]
+    return np.asarray(np.divide(of_hits, of_all, out=np.zeros_like(of_all), where=of_all > 0))
+
+
+def mixed_likelihoods(model: Floats, shares: Floats, found: NDArray[np.bool_], weights: Sequence[float]) -> Floats:
+    """Summed log-likelihoods [ks, weights] from the model's probabilities [n] and the neighbours' [n, ks].
+
+    Where nothing was found, the model stands alone.
+    """
+    share = np.where(found[:, None], np.array(weights), 0.0)[:, None, :]  # [n, 1, weights]
+    mixed = share * shares[:, :, None] + (1.0 - share) * model[:, None, None]  # [n, ks, weights]
+    return np.asarray(np.log(np.maximum(mixed, np.finfo(np.float64).tiny)).sum(axis=0))

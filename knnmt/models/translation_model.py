@@ -1,0 +1,333 @@
+"""Any Hugging Face encoder-decoder as a translation model: its languages, its token ids, its fingerprint."""
+
+import hashlib
+import logging
+import re
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from knnmt.errors import ModelError
+from knnmt.models.architectures import KeySite, key_site_of, module_at
+from knnmt.models.batching import pad
+from knnmt.text.languages import model_code, three_letters
+
+BUILTIN = "builtin:"
+PLAIN_TEXT = {"split_special_tokens": True}  # a text that says "</s>" means those four characters, not the end
+HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
+DEFAULT_POSITIONS = 512  # for models with relative positions, which have no limit of their own
+COMPUTED_WEIGHTS = ("embed_positions.weight", "final_logits_bias")  # the model makes them where a file has none
+
+
+@dataclass(frozen=True)
+class TranslationModel:
+    """A loaded model and everything needed to feed it."""
+
+    name: str
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    target_tokenizer: Any  # FSMT keeps a vocabulary for each side; elsewhere the same object
+    key_site: KeySite
+    source_lang: str | None
+    target_lang: str | None
+    source_prefix: str
+    generation: dict[str, int]  # what `generate` must be told, such as the target language
+    decoder_prefix: tuple[int, ...]  # what the decoder is given before the first token of the text
+    fingerprint: str
+
+    @property
+    def dimension(self) -> int:
+        """Of a key; a place named by the user may be wider than the model."""
+        site = module_at(self.network, self.key_site.path)
+        return int(getattr(site, "in_features", self.network.config.d_model))
+
+    @property
+    def end_token(self) -> int:
+        end = self.network.generation_config.eos_token_id
+        return int(end[0] if isinstance(end, list) else end)
+
+    @property
+    def padding(self) -> int:
+        return int(self.network.config.pad_token_id)
+
+    @property
+    def positions(self) -> int:
+        """The longest sequence that the model can take."""
+        return int(getattr(self.network.config, "max_position_embeddings", None) or DEFAULT_POSITIONS)
+
+    def encode_sources(self, texts: Sequence[str], *, longest: int | None = None) -> list[list[int]]:
+        """Tokens with whatever the model wants around them; with `longest`, cut inside that frame."""
+        if not texts:
+            return []
+        cutting = {} if longest is None else {"truncation": True, "max_length": longest}
+        encoded = self.tokenizer([self.source_prefix + text for text in texts], **PLAIN_TEXT, **cutting)
+        return [list(ids) for ids in encoded["input_ids"]]
+
+    def fitting_sources(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
+        """Tokens that the model has room for, and which texts had to be cut for that."""
+        sources = self.encode_sources(texts)
+        cut = [len(source) > self.positions for source in sources]
+        for row, overlong in enumerate(cut):
+            if overlong:
+                sources[row] = self.encode_sources([texts[row]], longest=self.positions)[0]
+        return sources, cut
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of the text and the end token: what the decoder is to produce after `decoder_prefix`."""
+        if self.target_tokenizer is self.tokenizer:
+            encoded = self.tokenizer(text_target=list(texts), add_special_tokens=False, **PLAIN_TEXT)
+        else:
+            encoded = self.target_tokenizer(list(texts), add_special_tokens=False, **PLAIN_TEXT)
+        return [[*ids, self.end_token] for ids in encoded["input_ids"]]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
+
+    def token_text(self, token: int) -> str:
+        """One token as the vocabulary writes it."""
+        return str(self.tokenizer.convert_ids_to_tokens([token])[0])
+
+    def teacher_forcing(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """Inputs of one forward pass in which position `len(decoder_prefix) - 1 + i` predicts token i of the target."""
+        source_ids, source_mask = pad(sources, self.padding)
+        prefixed = [[*self.decoder_prefix, *target[:-1]] for target in targets]
+        target_ids, target_mask = pad(prefixed, self.padding)
+        inputs = {
+            "input_ids": source_ids,
+            "attention_mask": source_mask,
+            "decoder_input_ids": target_ids,
+            "decoder_attention_mask": target_mask,
+        }
+        return {name: tensor.to(self.network.device) for name, tensor in inputs.items()}
+
+
+def load_model(
+    name: str,
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    source_prefix: str | None = None,
+    key_site: str | None = None,
+) -> TranslationModel:
+    """Load a model by Hugging Face name, folder, or `builtin:de-en`."""
+    network, tokenizer = load_weights(name)
+    return wrap_model(
+        network,
+        tokenizer,
+        name=name,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        source_prefix=source_prefix,
+        key_site=key_site,
+    )
+
+
+def load_weights(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The Hugging Face objects, in single precision: half is slower on a CPU."""
+    place = model_folder(name)
+    quiet()
+    with explaining(f"--model {name}: cannot be loaded"):
+        network, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            place, dtype=torch.float32, output_loading_info=True
+        )
+    missing = sorted(weight for weight in report["missing_keys"] if not weight.endswith(COMPUTED_WEIGHTS))
+    if missing:
+        raise ModelError(f"--model {name}: the file of weights lacks {len(missing)} of them, such as {missing[0]}")
+    unused = hidden("sacremoses") if network.config.model_type == "marian" else nullcontext()
+    with explaining(f"--model {name}: its tokenizer cannot be loaded, perhaps for a missing file"), unused:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+    known, needed = len(tokenizer), network.get_input_embeddings().weight.shape[0]
+    if known < needed / 2:  # sizes are often rounded up, but without its files a tokenizer is just a few special tokens
+        raise ModelError(f"--model {name}: its tokenizer knows {known} tokens of {needed}; are its files there?")
+    return network.eval(), tokenizer
+
+
+@contextmanager
+def explaining(what: str) -> Iterator[None]:
+    """Broken files make the libraries raise almost anything; all of it is one line to the user."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise ModelError(f"{what}: {reason}") from error
+
+
+@contextmanager
+def hidden(module: str) -> Iterator[None]:
+    """Marian's tokenizer imports sacremoses and never calls it: without, loading takes half a second and 7 MB less."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]  # an import of it now fails
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            yield
+    finally:
+        del sys.modules[module]
+
+
+def quiet() -> None:
+    """Loading is not worth a line unless it fails."""
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+
+
+def model_folder(name: str) -> str:
+    """What `from_pretrained` takes for the name: a folder, or a name of the Hub as it is."""
+    if name.startswith(BUILTIN):
+        folder = Path(str(resources.files("knnmt"))) / "data" / name.removeprefix(BUILTIN)
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"--model {name}: no such embedded model; there is {BUILTIN}de-en")
+        return str(folder)
+    place = Path(name).expanduser()
+    if place.is_dir() and not (place / "config.json").is_file():
+        raise ModelError(f"--model {name}: the folder has no config.json, so it holds no model")
+    if not place.is_dir() and (place.exists() or not HUB_NAME.fullmatch(name)):
+        raise ModelError(f"--model {name}: no such folder, and not a name of the Hugging Face Hub")
+    return str(place) if place.is_dir() else name
+
+
+def wrap_model(
+    network: Any,
+    tokenizer: Any,
+    *,
+    name: str,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    source_prefix: str | None = None,
+    key_site: str | None = None,
+) -> TranslationModel:
+    """Everything that the loaded objects imply."""
+    site = key_site_of(network, key_site)
+    source_lang, target_lang = (
+        given or own for given, own in zip((source_lang, target_lang), own_languages(tokenizer), strict=True)
+    )
+    generation = set_languages(network, tokenizer, source_lang, target_lang) or forced_opening(network, tokenizer)
+    if source_prefix is None:
+        source_prefix = task_prefix(network, source_lang, target_lang) or target_prefix(tokenizer, target_lang)
+    return TranslationModel(
+        name=name,
+        network=network,
+        tokenizer=tokenizer,
+        target_tokenizer=target_side(tokenizer),
+        key_site=site,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        source_prefix=source_prefix,
+        generation=generation,
+        decoder_prefix=decoder_prefix(network, generation),
+        fingerprint=fingerprint(network, tokenizer),
+    )
+
+
+def own_languages(tokenizer: Any) -> tuple[str | None, str | None]:
+    """The languages that a model of one pair says it has."""
+    if type(tokenizer).__name__.startswith("FSMT"):
+        return tokenizer.src_lang, tokenizer.tgt_lang
+    return getattr(tokenizer, "source_lang", None), getattr(tokenizer, "target_lang", None)
+
+
+def set_languages(network: Any, tokenizer: Any, source_lang: str | None, target_lang: str | None) -> dict[str, int]:
+    """Tell a multilingual tokenizer its languages; return what `generate` must be told."""
+    codes = language_codes(tokenizer)
+    if not codes:
+        return {}
+    for flag, language in (("--source-lang", source_lang), ("--target-lang", target_lang)):
+        if language is None:
+            raise ModelError(f"{flag} is missing: this model translates between many languages")
+    tokenizer.src_lang = model_code(str(source_lang), codes, "--source-lang")
+    tokenizer.tgt_lang = model_code(str(target_lang), codes, "--target-lang")
+    target = codes[tokenizer.tgt_lang]
+    if network.config.model_type == "mbart" and type(tokenizer).__name__.startswith("MBartTokenizer"):
+        return {"decoder_start_token_id": target}  # mBART-25 starts with the language, mBART-50 forces it second
+    return {"forced_bos_token_id": target}
+
+
+def language_codes(tokenizer: Any) -> dict[str, int]:
+    """The languages of a multilingual tokenizer and their token ids; empty for a model of one pair."""
+    if hasattr(tokenizer, "lang_code_to_id"):
+        return dict(tokenizer.lang_code_to_id)
+    if type(tokenizer).__name__.startswith("Nllb"):
+        names = [str(token) for token in tokenizer.all_special_tokens]
+        return {name: tokenizer.convert_tokens_to_ids(name) for name in names if name[3:4] == "_"}
+    return {}
+
+
+def forced_opening(network: Any, tokenizer: Any) -> dict[str, int]:
+    """BART's tokenizer puts `<s>` before every target, so the model learnt to begin with it: let it always do so."""
+    first = tokenizer(text_target="")["input_ids"][0]
+    forced = network.generation_config.forced_bos_token_id is not None
+    return {} if forced or first != tokenizer.bos_token_id else {"forced_bos_token_id": int(first)}
+
+
+def target_prefix(tokenizer: Any, target_lang: str | None) -> str:
+    """OPUS models with several target languages want `>>fra<<` before the source text."""
+    codes = getattr(tokenizer, "supported_language_codes", None) or []
+    names = (target_lang, three_letters(target_lang or ""))
+    wanted = [code for code in codes if code.strip("<>") in names]
+    if len(codes) > 1 and not wanted:
+        known = ", ".join(code.strip("<>") for code in codes[:8])
+        raise ModelError(f"--target-lang {target_lang}: the model translates into several languages: {known}, …")
+    return f"{wanted[0]} " if wanted else ""
+
+
+def task_prefix(network: Any, source_lang: str | None, target_lang: str | None) -> str:
+    """T5 wants to be told in words what to do, and its configuration has the words."""
+    tasks = getattr(network.config, "task_specific_params", None) or {}
+    task = tasks.get(f"translation_{source_lang}_to_{target_lang}", {})
+    return str(task.get("prefix", ""))
+
+
+def target_side(tokenizer: Any) -> Any:
+    """FSMT's tokenizer only knows the source side: the target's is made from the same files, turned round."""
+    if not type(tokenizer).__name__.startswith("FSMT"):
+        return tokenizer
+    return type(tokenizer)(
+        langs=[tokenizer.tgt_lang, tokenizer.src_lang],
+        src_vocab_file=tokenizer.tgt_vocab_file,
+        tgt_vocab_file=tokenizer.src_vocab_file,
+        merges_file=tokenizer.merges_file,
+        do_lower_case=tokenizer.do_lower_case,
+    )
+
+
+def decoder_prefix(network: Any, generation: dict[str, int]) -> tuple[int, ...]:
+    """Start token and, where there is one, the forced first token."""
+    settings = network.generation_config
+    start = generation.get("decoder_start_token_id", settings.decoder_start_token_id)
+    if start is None:
+        start = settings.bos_token_id
+    forced = generation.get("forced_bos_token_id", settings.forced_bos_token_id)
+    return (int(start),) if forced is None else (int(start), int(forced))
+
+
+def fingerprint(network: Any, tokenizer: Any) -> str:
+    """A name for exactly these weights and this vocabulary, wherever they were loaded from."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(network.named_parameters()):
+        values = weight.detach().float().cpu().contiguous().numpy()
+        digest.update(f"{name}{values.shape}{zlib.crc32(values)}\n".encode())  # a strong hash of them all takes seconds
+    for vocabulary in vocabularies(tokenizer):
+        for token, number in sorted(vocabulary.items()):
+            digest.update(f"{token}\t{number}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def vocabularies(tokenizer: Any) -> list[dict[str, int]]:
+    """What the tokenizer knows, and where a target has a vocabulary of its own, that too."""
+    known = tokenizer.get_vocab()
+    target = getattr(tokenizer, "decoder", None)  # token number to token, where the tokenizer is FSMT's or Marian's
+    if not isinstance(target, dict) or all(known.get(token) == number for number, token in target.items()):
+        return [known]
+    return [known, {token: number for number, token in target.items()}]

@@ -1,0 +1,372 @@
+"""The FAISS index over all keys: chosen by size, trained on a random sample, searched from disk."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnmt.arrays import Array, starts
+from knnmt.errors import SettingsError, StoreError
+from knnmt.files import flush_to_disk
+from knnmt.search.centroids import Centroids
+from knnmt.search.clustering import cluster
+from knnmt.search.exact import nearest, norms_of
+from knnmt.search.file_names import trained_name
+from knnmt.search.library import faiss
+
+EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
+PAPER_CODE_BYTES = 64
+NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
+FEWER_PROBED = {1 << 22: 12, 1 << 23: 8}  # from so many entries on, whose nearest are nearer and in fewer clusters
+GRAPH_FROM = 65_536  # clusters; with fewer, comparing with all of them takes no longer and misses less
+LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
+GRAPH_CANDIDATES = 96  # centroids kept on that walk: with fewer, neighbours are lost that BLEU misses
+TRAINING_KEYS_PER_CLUSTER = 40  # FAISS wants 39 at least and uses 256 at most
+QUERY_BY_QUERY = 11  # FAISS's number for scanning codes so: a tenth faster here than cluster by cluster
+CODE_TRAINING_KEYS = 16_384  # 16 centroids a piece of the key need no more
+BLOCK = 65_536  # keys in single precision at a time
+RECALL_QUERIES = 128
+RECALL_K = 64
+
+Keys = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIndex:
+    factory: str
+    nprobe: int | None
+    recall: dict[str, float]
+
+
+def automatic_factory(entries: int, dimension: int) -> str:
+    """Exact while that is quick; then IVF-PQ as in the paper, with clusters that grow with the store.
+
+    Its codes are as long as the paper's but twice as many and half as fine, which a processor reads 15 times as fast.
+    """
+    if entries <= EXACT_ENTRIES:
+        return "Flat"
+    clusters = 2 ** int(math.log2(8 * math.sqrt(entries)))
+    graph = f"_HNSW{LINKS}" if clusters >= GRAPH_FROM else ""
+    return f"IVF{clusters}{graph},PQ{code_pieces(dimension)}x4fs"
+
+
+def automatic_nprobe(entries: int) -> int:
+    """How many clusters a search visits, unless it is told: in a large store the nearest are in fewer of them."""
+    return next((nprobe for least, nprobe in reversed(FEWER_PROBED.items()) if entries >= least), NPROBE)
+
+
+def was_automatic(factory: str, entries: int, dimension: int) -> bool:
+    """Whether an index was chosen by size, perhaps by an earlier version with other numbers of clusters."""
+    if factory == "Flat":
+        return entries <= EXACT_ENTRIES
+    shape = re.fullmatch(rf"IVF(\d+)(_HNSW{LINKS})?,PQ{code_pieces(dimension)}x4fs", factory)
+    return shape is not None and int(shape[1]).bit_count() == 1
+
+
+def code_pieces(dimension: int) -> int:
+    """The most pieces, of half a byte each and of two numbers at least, that divide the dimension evenly."""
+    most = min(2 * PAPER_CODE_BYTES, max(1, dimension // 2))
+    return max(pieces for pieces in range(1, most + 1) if dimension % pieces == 0)
+
+
+def build_index(
+    keys: list[Array], file: Path, *, factory: str | None = None, seed: int = 0, on_entries: Callable[[int], None]
+) -> BuiltIndex:
+    """Train on a random sample, add every part, measure recall, write. `keys` are the parts, [entries, dimension]."""
+    entries, dimension = sum(len(part) for part in keys), keys[0].shape[1]
+    wanted = NPROBE if factory else automatic_nprobe(entries)
+    factory = factory or automatic_factory(entries, dimension)
+    index = make_index(factory, dimension)
+    random = np.random.default_rng(seed)
+    if not index.is_trained:
+        train(index, keys, random, factory)
+    if isinstance(ivf_of(index), faiss.IndexIVFFastScan):  # unlike others, it can only be read with all its entries
+        write_index(index, file.with_name(trained_name(file.name)))
+    index = filled(index, keys, on_entries)
+    nprobe = set_nprobe(index, wanted)
+    write_index(index, file)
+    return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
+
+
+def extend_index(trained: Path, keys: list[Array], file: Path, *, nprobe: int | None) -> BuiltIndex:
+    """An index of other keys that shares the clusters and codes of one that was trained; so many are searched."""
+    index = filled(without_entries(trained), keys)
+    set_graph_candidates(index)
+    set_nprobe(index, nprobe)
+    write_index(index, file)
+    recall = measure_recall(index, keys, np.random.default_rng(0))
+    return BuiltIndex(f"clusters of {trained.name}", set_nprobe(index, None), recall)
+
+
+def without_entries(trained: Path) -> Any:
+    """What an index learned, without what it holds."""
+    beside = trained.with_name(trained_name(trained.name))
+    if beside.exists():
+        return faiss.read_index(str(beside))
+    index = faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)
+    ivf = ivf_of(index)
+    if isinstance(ivf, faiss.IndexIVFFastScan):
+        index.reset()
+        return index
+    lists: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)
+    lists.this.disown()
+    ivf.replace_invlists(lists, True)
+    ivf.ntotal = index.ntotal = 0
+    return index
+
+
+def can_be_extended(factory: str, dimension: int) -> bool:
+    """Whether an index can lose its entries and keep what it learned; not so one that has keys beside its codes."""
+    index = make_index(factory, dimension)
+    if isinstance(index, faiss.IndexPreTransform):
+        index = faiss.downcast_index(index.index)
+    return isinstance(index, faiss.IndexIVF)
+
+
+def fits_exact_search(entries: int, factory: str, dimension: int) -> bool:
+    """Whether looking at every key costs no more than finding the right clusters of such an index would."""
+    ivf = ivf_of(make_index(factory, dimension))
+    return entries <= (EXACT_ENTRIES if ivf is None else int(ivf.nlist))
+
+
+def make_index(factory: str, dimension: int) -> Any:
+    """An empty index, or an error that names the flag."""
+    if "IDMap" in factory:
+        raise SettingsError(f"--index {factory}: entries are numbered by their place; leave IDMap out")
+    try:
+        index: Any = faiss.index_factory(dimension, factory)
+    except RuntimeError as error:
+        reason = re.sub(r"^Error in .* at \S+:\d+: ", "", str(error).strip().split("\n")[-1])  # where in FAISS
+        raise SettingsError(f"--index {factory}: not possible for keys of dimension {dimension} ({reason})") from error
+    for part in (index, ivf_of(index)):
+        if getattr(part, "do_polysemous_training", False):
+            part.do_polysemous_training = False  # it takes minutes, and serves a kind of search not used here
+    set_graph_candidates(index)
+    return index
+
+
+def train(index: Any, keys: list[Array], random: np.random.Generator, factory: str) -> None:
+    """Fit clusters and codes to keys drawn evenly from the whole store."""
+    entries = sum(len(part) for part in keys)
+    clusters = ivf_of(index).nlist if ivf_of(index) else 256
+    if entries < clusters:
+        raise SettingsError(
+            f"--index {factory}: {clusters:,} clusters cannot be trained on {entries:,} entries; "
+            "choose another and go on with --resume"
+        )
+    chosen = random.choice(entries, min(entries, TRAINING_KEYS_PER_CLUSTER * max(clusters, 1024)), replace=False)
+    try:
+        sample = take(keys, np.sort(chosen))
+        quantizer = plain_clusters(index)
+        if quantizer is not None:
+            centroids = cluster(sample, clusters, random)
+            with one_thread():  # with more, a graph would be another in every build
+                quantizer.add(centroids)  # FAISS sees them and trains only its codes
+            if isinstance(index, faiss.IndexIVFPQFastScan):
+                sample = sample[random.permutation(len(sample))[:CODE_TRAINING_KEYS]]
+        index.train(sample)
+    except RuntimeError as error:
+        raise SettingsError(f"--index {factory}: training failed on {entries:,} entries ({error})") from error
+
+
+def plain_clusters(index: Any) -> Any:
+    """The centroids' own index, a list or a graph, where keys go to the nearest of them as they are; else None."""
+    if not isinstance(index, faiss.IndexIVF):
+        return None
+    quantizer: Any = faiss.downcast_index(index.quantizer)
+    plain = isinstance(quantizer, faiss.IndexFlat | faiss.IndexHNSWFlat) and quantizer.metric_type == faiss.METRIC_L2
+    return quantizer if plain else None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """FAISS works with one thread."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def filled(index: Any, keys: list[Array], on_entries: Callable[[int], None] = lambda _: None) -> Any:
+    """The trained index with all keys in it."""
+    packed = isinstance(index, faiss.IndexIVFPQFastScan) and plain_clusters(index) is not None
+    filling = unpacked(index) if packed else index
+    among = clusters_of(filling)
+    for block in blocks(keys):
+        add_keys(filling, block, among)
+        on_entries(len(block))
+    if not packed:
+        return filling
+    full: Any = faiss.IndexIVFPQFastScan(filling)
+    full.referenced_objects = [filling]  # it owns what the new one points to
+    return full
+
+
+def unpacked(index: Any) -> Any:
+    """The same index with codes one after another: only to such a one can keys be added whose clusters are known."""
+    engine: Any = faiss
+    plain = engine.IndexIVFPQ(index.quantizer, index.d, index.nlist, index.pq.M, index.pq.nbits)
+    plain.by_residual, plain.pq, plain.is_trained = index.by_residual, index.pq, True
+    plain.nprobe, plain.referenced_objects = index.nprobe, [index]
+    return plain
+
+
+def clusters_of(index: Any) -> Centroids | None:
+    """What finds the cluster of each key that is added, where keys can be added to clusters; faster than FAISS."""
+    quantizer = plain_clusters(index)
+    return None if quantizer is None or isinstance(index, faiss.IndexIVFFastScan) else found_among(quantizer)
+
+
+def add_keys(index: Any, keys: Keys, among: Centroids | None) -> None:
+    if among is None:
+        index.add(keys)
+        return
+    owners = among.owners(keys)
+    engine: Any = faiss
+    index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))
+
+
+def found_among(quantizer: Any) -> Centroids:
+    """What finds the nearest of the centroids that an index holds."""
+    return Centroids(centroids_of(quantizer), list_of(quantizer))
+
+
+def centroids_of(quantizer: Any) -> Keys:
+    held = list_of(quantizer)
+    centroids: Keys = faiss.rev_swig_ptr(held.get_xb(), held.ntotal * held.d)
+    return centroids.reshape(-1, held.d)
+
+
+def list_of(quantizer: Any) -> Any:
+    """The list of centroids, which may have a graph over it."""
+    return faiss.downcast_index(quantizer.storage) if isinstance(quantizer, faiss.IndexHNSW) else quantizer
+
+
+def take(keys: list[Array], entries: NDArray[np.int64]) -> Keys:
+    """The keys of some entries, given in ascending order, in single precision."""
+    firsts = starts([len(part) for part in keys])
+    bounds = np.searchsorted(entries, [*firsts, np.iinfo(np.int64).max])
+    rows = np.empty((len(entries), keys[0].shape[1]), np.float32)
+    for part, first, low, high in zip(keys, firsts, bounds[:-1], bounds[1:], strict=True):
+        rows[low:high] = part[entries[low:high] - first]
+    return rows
+
+
+def blocks(keys: list[Array]) -> Iterator[Keys]:
+    """All keys in order, a bounded number at a time."""
+    for part in keys:
+        for first in range(0, len(part), BLOCK):
+            yield in_single_precision(part[first : first + BLOCK])
+
+
+def in_single_precision(keys: Array) -> Keys:
+    """By torch, which is many times as fast at it as numpy."""
+    converted: Keys = torch.from_numpy(keys if keys.flags.writeable else np.array(keys)).float().numpy()
+    return converted
+
+
+def write_index(index: Any, file: Path) -> None:
+    try:
+        faiss.write_index(index, str(file))
+    except RuntimeError as error:
+        raise StoreError(f"{file}: cannot be written; is there room on the disk?") from error
+    flush_to_disk(file)
+
+
+def ivf_of(index: Any) -> Any:
+    """The inverted-file index inside, or None."""
+    found: Any = faiss.try_extract_index_ivf(index)
+    return None if found is None else faiss.downcast_index(found)
+
+
+def set_nprobe(index: Any, nprobe: int | None) -> int | None:
+    """How many clusters a search visits; None for an index without clusters."""
+    ivf = ivf_of(index)
+    if ivf is None:
+        return None
+    if nprobe is not None:
+        ivf.nprobe = min(nprobe, ivf.nlist)
+    return int(ivf.nprobe)
+
+
+def set_graph_candidates(index: Any) -> None:
+    """How far a search looks around in a graph of centroids, whatever the index's file says."""
+    ivf = ivf_of(index)
+    quantizer: Any = None if ivf is None else faiss.downcast_index(ivf.quantizer)
+    if isinstance(quantizer, faiss.IndexHNSW):
+        quantizer.hnsw.efSearch = GRAPH_CANDIDATES
+
+
+def open_index(file: Path, nprobe: int | None) -> Any:
+    """The index, memory-mapped: what is not searched is not read. `nprobe` is None for an index without clusters."""
+    # Without FAISS's table of every cluster's codes: it takes memory, and searching is as fast without it.
+    flags = faiss.IO_FLAG_MMAP_IFC if nprobe is None else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+    try:
+        index = faiss.read_index(str(file), flags)
+    except RuntimeError as error:
+        raise StoreError(f"{file}: not a readable index; build the store again") from error
+    set_nprobe(index, nprobe)
+    set_graph_candidates(index)
+    ivf = ivf_of(index)
+    if isinstance(ivf, faiss.IndexIVFFastScan):
+        ivf.implem = QUERY_BY_QUERY
+    return index
+
+
+def keys_inside(index: Any) -> Keys | None:
+    """The memory-mapped keys of an index that keeps them as they are."""
+    if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_L2:
+        return None
+    keys: Keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
+    return keys.reshape(index.ntotal, index.d)
+
+
+def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -> dict[str, float]:
+    """The share of true nearest neighbours found, asking with stored keys (each one's own entry left out).
+
+    Distances decide, not entry numbers: equal keys are equally good.
+    """
+    entries = sum(len(part) for part in keys)
+    k = min(RECALL_K, entries - 1)
+    if k < 1 or keys_inside(index) is not None:  # an index that looks at every key finds them all
+        return {"k": max(k, 1), "queries": 0, "recall": 1.0}
+    asked = np.sort(random.choice(entries, min(RECALL_QUERIES, entries), replace=False))
+    queries = take(keys, asked)
+    limits = exact_distances(queries, keys, k + 1)[:, -1:]
+    _, found = index.search(queries, k + 1)
+    distances = distances_to(queries, keys, found)
+    hits = (distances <= limits * (1 + 1e-4) + 1e-4).sum(axis=1) - 1
+    return {"k": k, "queries": len(asked), "recall": round(float(np.clip(hits, 0, k).mean() / k), 4)}
+
+
+def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
+    """The k smallest squared distances, [queries, k] ascending, by looking at every key."""
+    tensors = (torch.from_numpy(block) for block in blocks(keys))
+    found: Keys = nearest(torch.from_numpy(queries), ((block, norms_of(block)) for block in tensors), k)[0].numpy()
+    return found
+
+
+def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> Keys:
+    """Squared distances [queries, k] from each query to the entries found for it; infinite where none was."""
+    distinct, places = np.unique(np.maximum(found, 0), return_inverse=True)
+    return squared_distances(queries, take(keys, distinct), np.where(found < 0, -1, places.reshape(found.shape)))
+
+
+def squared_distances(queries: Keys, keys: Keys, places: NDArray[np.int64]) -> Keys:
+    """From each query to the keys at its places [queries, k]; infinite at −1."""
+    assert (queries.shape[1], len(queries)) == (keys.shape[1], len(places))  # FAISS would read past the end
+    engine: Any = faiss
+    queries, places = np.ascontiguousarray(queries), np.ascontiguousarray(places)
+    found = np.full(places.shape, np.inf, np.float32)
+    pointers = [engine.swig_ptr(array) for array in (found, queries, keys, places)]
+    engine.fvec_L2sqr_by_idx(*pointers, queries.shape[1], *places.shape)
+    return found

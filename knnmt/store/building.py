@@ -1,0 +1,297 @@
+"""From parallel text to a datastore: read, encode, one forward pass, parts on disk, index, manifest.
+
+A part depends only on the corpus and the settings. So a build that was killed goes on after its last whole part
+and ends with the same store as one that was not.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from knnmt.engine.keys import teacher_forced_keys
+from knnmt.engine.packed import packed_layers
+from knnmt.errors import CorpusError, SettingsError, StoreError
+from knnmt.files import sha256_of, write_json
+from knnmt.models.batching import batches_by_tokens
+from knnmt.models.translation_model import TranslationModel
+from knnmt.progress import Advance, progress_bar
+from knnmt.release import __version__
+from knnmt.search.index import make_index
+from knnmt.store.datastore import Store
+from knnmt.store.downsampling import Downsampling
+from knnmt.store.index_files import write_index
+from knnmt.store.manifest import BUILDING, MANIFEST, IndexRecord, Manifest, ModelRecord, PartRecord
+from knnmt.store.parts import EncodedSegment, PartWriter, finished_parts, now
+from knnmt.store.versions import LOCK, locked, write_version
+from knnmt.text.corpus import Corpus, Segment, Skipped, read_segments, survey
+
+SEGMENTS_ENCODED_AT_ONCE = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSettings:
+    """How to build; the defaults suit a laptop."""
+
+    index: str | None = None  # a FAISS factory string; None: chosen by size
+    limit: int | None = None  # segments at most
+    cap: int | None = None  # entries of one target token at most; None: all
+    batch_tokens: int = 4096  # padded tokens a forward pass
+    part_entries: int = 131_072  # entries a part: what a kill can cost
+    resume: bool = False
+    show_progress: bool = False
+
+    def __post_init__(self) -> None:
+        for flag, value in (("--limit", self.limit), ("--cap", self.cap), ("--batch-tokens", self.batch_tokens)):
+            if value is not None and value < 1:
+                raise SettingsError(f"{flag} {value}: must be at least 1")
+        if self.part_entries < 1:
+            raise SettingsError(f"part_entries {self.part_entries}: must be at least 1")
+
+
+def build_store(
+    path: str | Path, model: TranslationModel, corpora: Sequence[Corpus], settings: BuildSettings | None = None
+) -> Store:
+    """Make a datastore at `path` out of parallel text."""
+    settings = settings or BuildSettings()
+    path = Path(path)
+    check_place(path, settings.resume)
+    if settings.index is not None:
+        make_index(settings.index, model.dimension)
+    total = survey(corpora, limit=settings.limit)
+    prepare_folder(path, plan_of(model, corpora, settings), settings.resume)
+    with locked(path):
+        if not (path / MANIFEST).is_file():
+            finish(path, model, corpora, total, settings)
+        (path / BUILDING).unlink()  # the last step: a build killed just before has nothing else left to do
+        return Store.open(path)
+
+
+def finish(path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings) -> None:
+    """Write what is not there yet: parts, index, manifest."""
+    downsampling = count_tokens(path, model, corpora, total, settings)
+    parts, skipped = write_parts(path, model, corpora, total, settings, downsampling)
+    index = write_index(path, parts, factory=settings.index, show_progress=settings.show_progress)
+    records = [corpus_record(corpus) for corpus in corpora]
+    thinned = downsampling.to_json() if downsampling else None
+    write_manifest(path, model, records, parts, index, skipped.counts, thinned)
+
+
+def write_manifest(
+    path: Path,
+    model: TranslationModel,
+    corpora: list[dict[str, Any]],
+    parts: list[PartRecord],
+    index: IndexRecord,
+    skipped: dict[str, int],
+    downsampling: dict[str, Any] | None = None,
+) -> None:
+    """The last file of a build: with it, the folder is a datastore."""
+    manifest = Manifest(
+        model=model_record(model),
+        corpora=corpora,
+        entries=sum(part.entries for part in parts),
+        segments=sum(part.segments for part in parts),
+        skipped=skipped,
+        parts=parts,
+        indexes=[index],
+        created=now(),
+        changed=now(),
+        change="built",
+        knnmt=__version__,
+        downsampling=downsampling,
+    )
+    write_version(path, manifest)
+
+
+def check_place(path: Path, resume: bool) -> None:
+    """Nothing that is there may be lost."""
+    if (path / MANIFEST).exists() and not (resume and (path / BUILDING).is_file()):
+        state = "already a datastore, with nothing left to resume" if resume else "already a datastore"
+        raise StoreError(f"{path}: {state}; choose another place or remove it first")
+    if (path / BUILDING).is_file():
+        if not resume:
+            raise StoreError(f"{path}: holds an unfinished build; go on with --resume or remove it first")
+    elif path.is_dir() and any(file.name not in (LOCK, f".{BUILDING}.partial") for file in path.iterdir()):
+        raise StoreError(f"{path}: the folder is not empty; choose another place")
+    elif path.exists() and not path.is_dir():
+        raise StoreError(f"{path}: a file, not a folder; choose another place")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """Know it before the work, not after."""
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise StoreError(f"{path}: no permission to write in {existing}")
+
+
+def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildSettings) -> dict[str, Any]:
+    """What a resumed build must have in common with the one that it goes on with."""
+    return {
+        "model": model.fingerprint,
+        "key_site": model.key_site.path,
+        "languages": [model.source_lang, model.target_lang],
+        "source_prefix": model.source_prefix,
+        "corpora": [content_of(corpus) for corpus in corpora],
+        "limit": settings.limit,
+        "cap": settings.cap,
+        "batch_tokens": settings.batch_tokens,
+        "part_entries": settings.part_entries,
+    }
+
+
+def content_of(corpus: Corpus) -> dict[str, Any]:
+    checksums = [sha256_of(path) for path in corpus.paths]
+    options = {"columns": corpus.columns and list(corpus.columns), "unfinished": corpus.unfinished}
+    return corpus_record(corpus) | {"languages": list(corpus.languages), "sha256": checksums} | options
+
+
+def corpus_record(corpus: Corpus) -> dict[str, Any]:
+    return {"name": corpus.name, "files": [path.name for path in corpus.paths]}
+
+
+def prepare_folder(path: Path, plan: dict[str, Any], resume: bool) -> None:
+    """Begin, or make sure that what was begun is the same build."""
+    begun = path / BUILDING
+    if resume and begun.is_file():
+        before = read_plan(begun)
+        changed = [name for name, value in plan.items() if before.get(name) != value]
+        if changed:
+            raise StoreError(f"{path}: --resume needs the same build as before, but {', '.join(changed)} changed")
+        return
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(begun, plan)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({(error.strerror or str(error)).lower()})") from error
+
+
+def read_plan(file: Path) -> dict[str, Any]:
+    try:
+        plan: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return plan | {}
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{file}: damaged; remove the folder and build again") from error
+
+
+def count_tokens(
+    path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings
+) -> Downsampling | None:
+    """With --cap, read the whole text once beforehand: how often does each target token occur?"""
+    if settings.cap is None:
+        return None
+    parts, downsampling = finished_parts(path), Downsampling(settings.cap)
+    segments = islice(read_segments(corpora, Skipped()), settings.limit)
+    with progress_bar("counting", total, show=settings.show_progress) as advance:
+
+        def target_of(encoded: EncodedSegment) -> list[int]:
+            advance(1, len(encoded.target))
+            return encoded.target if fits(encoded, model) else []
+
+        downsampling.count(map(target_of, encode(segments, model)), done=parts[-1].consumed if parts else 0)
+    return downsampling
+
+
+def write_parts(
+    path: Path,
+    model: TranslationModel,
+    corpora: Sequence[Corpus],
+    total: int,
+    settings: BuildSettings,
+    downsampling: Downsampling | None = None,
+) -> tuple[list[PartRecord], Skipped]:
+    """Write the parts that are not there yet."""
+    parts = finished_parts(path)
+    consumed = parts[-1].consumed if parts else 0
+    empty, overlong = Skipped(), Skipped(dict(parts[-1].skipped) if parts else {})
+    segments = islice(read_segments(corpora, empty), consumed, settings.limit)
+    with progress_bar("building", total, done=consumed, show=settings.show_progress) as advance:
+        for chunk in chunks(segments, model, overlong, settings.part_entries):
+            consumed += chunk.consumed
+            advance(chunk.consumed - len(chunk.segments), 0)
+            kept = downsampling.thin(chunk.segments) if downsampling else chunk.segments
+            writer = PartWriter(path, len(parts), kept, dimension=model.dimension)
+            write_keys(writer, model, settings.batch_tokens, advance)
+            parts.append(writer.finish(consumed=consumed, skipped=dict(overlong.counts)))
+    if not parts:
+        (path / BUILDING).unlink()  # nothing was made, so nothing stands in the way of a better call
+        names = ", ".join(str(file) for corpus in corpora for file in corpus.paths)
+        raise CorpusError(f"{names}: no pair is short enough for the model ({overlong})")
+    return parts, Skipped(empty.counts | overlong.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The segments of one part."""
+
+    segments: list[EncodedSegment]
+    consumed: int  # segments read for it, those left out too
+
+
+def chunks(
+    segments: Iterable[Segment], model: TranslationModel, overlong: Skipped, part_entries: int
+) -> Iterator[Chunk]:
+    """Encoded segments, cut where a part has its entries."""
+    kept: list[EncodedSegment] = []
+    consumed = entries = 0
+    for encoded in encode(segments, model):
+        consumed += 1
+        if fits(encoded, model):
+            kept.append(encoded)
+            entries += len(encoded.target)
+        else:
+            overlong.add(f"longer than the model's {model.positions} tokens")
+        if entries >= part_entries:
+            yield Chunk(kept, consumed)
+            kept, consumed, entries = [], 0, 0
+    if kept:
+        yield Chunk(kept, consumed)
+
+
+def encode(segments: Iterable[Segment], model: TranslationModel) -> Iterator[EncodedSegment]:
+    """Segments with their tokens."""
+    segments = iter(segments)
+    while block := list(islice(segments, SEGMENTS_ENCODED_AT_ONCE)):
+        sources = model.encode_sources([segment.source for segment in block])
+        targets = model.encode_targets([segment.target for segment in block])
+        yield from map(EncodedSegment, block, sources, targets)
+
+
+def fits(encoded: EncodedSegment, model: TranslationModel) -> bool:
+    target = len(model.decoder_prefix) - 1 + len(encoded.target)
+    return max(len(encoded.source), target) <= model.positions
+
+
+@torch.inference_mode()
+def write_keys(writer: PartWriter, model: TranslationModel, batch_tokens: int, advance: Advance) -> None:
+    """One teacher-forced pass over the part's segments, in batches of similar length."""
+    first = len(model.decoder_prefix) - 1
+    lengths = [max(len(segment.source), first + len(segment.target)) for segment in writer.segments]
+    for batch in batches_by_tokens(lengths, batch_tokens):
+        segments = [writer.segments[position] for position in batch]
+        inputs = model.teacher_forcing([s.source for s in segments], [s.target for s in segments])
+        with packed_layers(model.network):
+            keys = teacher_forced_keys(model.network, model.key_site, inputs).to("cpu", torch.float16).numpy()
+        for position, segment, row in zip(batch, segments, keys, strict=True):
+            writer.put(position, row[first : first + len(segment.target)])
+        advance(len(batch), sum(len(segment.target) for segment in segments))
+
+
+def model_record(model: TranslationModel) -> ModelRecord:
+    folder = Path(model.name)
+    return ModelRecord(
+        name=str(folder.resolve()) if folder.is_dir() else model.name,
+        type=model.network.config.model_type,
+        fingerprint=model.fingerprint,
+        dimension=model.dimension,
+        key_site=model.key_site.path,
+        source_lang=model.source_lang,
+        target_lang=model.target_lang,
+        source_prefix=model.source_prefix,
+    )

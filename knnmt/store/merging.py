@@ -1,0 +1,121 @@
+"""Joining stores of one model: their parts and indexes are taken over as they are, nothing is computed again."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnmt.errors import StoreError
+from knnmt.files import flush_to_disk, rename_durably, write_json
+from knnmt.store.adding import summed
+from knnmt.store.datastore import HASHES, Store, StoredSegment, check_same_model
+from knnmt.store.downsampling import merged_record
+from knnmt.store.manifest import PARTS, IndexRecord, PartRecord
+from knnmt.store.parts import PART_RECORD, next_part
+from knnmt.store.removing import write_removed
+from knnmt.store.versions import changing, commit
+
+
+def merge_stores(path: str | Path, others: Sequence[str | Path]) -> Store:
+    """Take the content of other stores into the one at `path`, in one change; pairs that it has already stay out."""
+    opened = [Store.open(other) for other in others]
+    with changing(Path(path)) as store:
+        if any(other.path.resolve() == store.path.resolve() for other in opened):
+            raise StoreError(f"{path}: cannot be merged with itself")
+        check_same_model([store, *opened])
+        grown = store
+        for other in opened:
+            grown = joined(grown, other)
+        removed = removed_of(store, opened)
+        removed = np.union1d(removed, repeated_pairs(grown, removed, first=store.manifest.segments))
+        names = ("parts", "indexes", "entries", "segments", "corpora", "skipped", "downsampling")
+        return commit(
+            store,
+            f"merged with {' and '.join(other.path.name for other in opened)}",
+            **{name: getattr(grown.manifest, name) for name in names},
+            removed=write_removed(grown, removed.tolist()) if len(removed) else None,
+        )
+
+
+def joined(store: Store, other: Store) -> Store:
+    """The store with another's files in its folder, as its next manifest will name them."""
+    number, manifest = next_part(store.path), store.manifest
+    parts = [take_part(other, part, store.path, number + at) for at, part in enumerate(other.manifest.parts)]
+    indexes = [
+        take_index(other, index, store.path, f"index-{manifest.version + 1:06d}-{len(manifest.indexes) + at}.faiss")
+        for at, index in enumerate(other.manifest.indexes)
+    ]
+    return Store(
+        store.path,
+        replace(
+            manifest,
+            parts=[*manifest.parts, *parts],
+            indexes=[*manifest.indexes, *indexes],
+            entries=manifest.entries + other.entries,
+            segments=manifest.segments + other.manifest.segments,
+            corpora=[*manifest.corpora, *(c for c in other.manifest.corpora if c not in manifest.corpora)],
+            skipped=summed(manifest.skipped, other.manifest.skipped),
+            downsampling=merged_record(manifest, other.manifest),
+        ),
+    )
+
+
+def take_part(other: Store, part: PartRecord, path: Path, number: int) -> PartRecord:
+    """A part under a new number, whole or not at all."""
+    taken = replace(part, name=f"{number:06d}")
+    final = path / PARTS / taken.name
+    temporary = final.with_name(f".{taken.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    for name in part.files:
+        link_or_copy(other.part_folder(part) / name, temporary / name)
+    write_json(temporary / PART_RECORD, asdict(taken))
+    rename_durably(temporary, final)
+    return taken
+
+
+def take_index(other: Store, index: IndexRecord, path: Path, name: str) -> IndexRecord:
+    temporary = path / f".{name}.partial"
+    temporary.unlink(missing_ok=True)
+    link_or_copy(other.index_file(index), temporary)
+    rename_durably(temporary, path / name)
+    return replace(index, name=name, trained=None)  # only the first index is ever extended
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """No file of a store ever changes, so two stores can share one; on another disk it is copied."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        flush_to_disk(target)
+
+
+def removed_of(store: Store, others: Sequence[Store]) -> NDArray[np.int64]:
+    """What had been removed from each, numbered as in the joint store."""
+    numbers, first = [store.removed], store.manifest.segments
+    for other in others:
+        numbers.append(other.removed + first)
+        first += other.manifest.segments
+    return np.concatenate(numbers)
+
+
+def repeated_pairs(grown: Store, removed: NDArray[np.int64], *, first: int) -> NDArray[np.int64]:
+    """Segments from number `first` on whose pair stands in the memory before."""
+    hashes = np.concatenate([np.asarray(column)[:, 1] for column in grown.columns(HASHES)])
+    live = np.setdiff1d(np.arange(len(hashes)), removed)
+    _, earliest, groups = np.unique(hashes[live], return_index=True, return_inverse=True)
+    suspects, originals = live, live[earliest[groups]]
+    again = (suspects != originals) & (suspects >= first)
+    pairs = {pair.segment: (pair.source, pair.target) for pair in texts_of(grown, suspects[again], originals[again])}
+    same = [pairs[int(a)] == pairs[int(b)] for a, b in zip(suspects[again], originals[again], strict=True)]
+    repeated: NDArray[np.int64] = suspects[again][np.array(same, bool)]
+    return repeated
+
+
+def texts_of(store: Store, *numbers: NDArray[np.int64]) -> list[StoredSegment]:
+    return store.segments_at(np.unique(np.concatenate(numbers)))

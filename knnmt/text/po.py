@@ -1,0 +1,190 @@
+"""Catalogues of gettext (PO), read entry by entry with polib."""
+
+import codecs
+import gettext
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polib
+
+from knnmt.errors import CorpusError
+from knnmt.text.inputs import LONGEST, open_binary, read_lines
+from knnmt.text.languages import same_language
+from knnmt.text.units import Languages, Unit
+
+# A line that is neither blank nor a comment. polib itself would cut the last character of an unclosed string.
+STATEMENT = re.compile(r'((msgctxt|msgid|msgid_plural|msgstr|msgstr\[\d\])\s*)?"(?:[^"\\]|\\.)*"')
+OBSOLETE = re.compile(r"#~\|?\s?")
+CHARSET = re.compile(rb"Content-Type:[^\n]*?charset=([\w.:-]+)", re.IGNORECASE)
+HEADER_BYTES = 1 << 16
+BLOCK = 1 << 16  # characters that are parsed at once
+
+# polib takes comments before the first entry of a text for comments on the whole, so the first entry is this one.
+GUARD = 'msgid "guard"\nmsgstr "guard"\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The lines of one entry."""
+
+    line: int  # of the file, from 1
+    text: str
+
+
+def read_po(path: Path, languages: Languages) -> Iterator[Unit]:
+    """The messages of a catalogue; its source language is taken to be the wanted one, which it does not name."""
+    singular = 0
+    for block in blocks_of(read_entries(path)):
+        catalogue = parse(block, path)
+        if catalogue.metadata:
+            check_language(catalogue.metadata, languages[1], path)
+            singular = singular_form(catalogue.metadata)
+        for message in catalogue[1:]:
+            yield from units_of(message, singular)
+
+
+def blocks_of(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+    """Some entries at a time: one by one polib would be slow, and all at once would take memory."""
+    block: list[Entry] = []
+    size = 0
+    for entry in entries:
+        block.append(entry)
+        size += len(entry.text)
+        if size > BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def parse(block: list[Entry], path: Path) -> Any:
+    """Entries as a catalogue of their own, behind a guard."""
+    try:
+        return polib.pofile(GUARD + "".join(entry.text for entry in block), encoding="utf-8")
+    except OSError as error:
+        if len(block) > 1:
+            for entry in block:
+                parse([entry], path)  # names the one that is wrong
+        raise CorpusError(f"{path}: the entry at line {block[0].line} is not PO") from error
+
+
+# Entries
+
+
+def read_entries(path: Path) -> Iterator[Entry]:
+    """Entries end where the next one begins, with or without a blank line between them."""
+    lines: list[str] = []
+    size = begun = 0
+    ended = False  # the last keyword was msgstr, so only more of it can follow
+    for number, line in enumerate(read_lines(path, encoding=charset_of(path)), start=1):
+        statement = checked_statement(line, f"{path}: line {number}")
+        if ended and not statement.startswith(('"', "msgstr")):
+            yield Entry(begun, "\n".join(lines) + "\n")
+            lines, size, ended = [], 0, False
+        if not lines and statement.startswith('"'):
+            raise CorpusError(f"{path}: line {number} is not PO")
+        if line.strip():
+            begun = begun if lines else number
+            lines.append(" ".join(line.splitlines()))  # polib takes other separators for line ends
+            size += len(line)
+            ended = statement.startswith("msgstr") or (ended and statement.startswith('"'))
+        check_size(size, path, begun)
+    if ended:
+        yield Entry(begun, "\n".join(lines) + "\n")
+    elif any(statement_of(line) for line in lines):
+        raise CorpusError(f"{path}: the entry at line {begun} has no msgstr; is the file cut off?")
+
+
+def check_size(size: int, path: Path, begun: int) -> None:
+    if size > LONGEST:
+        raise CorpusError(f"{path}: the entry at line {begun} is longer than {LONGEST >> 20} MB")
+
+
+def checked_statement(line: str, where: str) -> str:
+    statement = statement_of(line)
+    if statement and not STATEMENT.fullmatch(statement):
+        raise CorpusError(f"{where} is not PO")
+    return statement
+
+
+def statement_of(line: str) -> str:
+    """What a line says, obsolete or not; nothing where it is a comment."""
+    text = line.strip()
+    if text.startswith("#~|") or (text.startswith("#") and not text.startswith("#~")):
+        return ""
+    return OBSOLETE.sub("", text, count=1).strip() if text.startswith("#~") else text
+
+
+def charset_of(path: Path) -> str:
+    """The encoding that the header names."""
+    with open_binary(path) as file:
+        match = CHARSET.search(file.read(HEADER_BYTES))
+    name = match.group(1).decode("ascii") if match else "utf-8"
+    if name == "CHARSET":  # a template that nobody filled in
+        return "utf-8"
+    try:
+        known = codecs.lookup(name).name
+        if "msgid\n".encode(known) == b"msgid\n":
+            return known
+    except (LookupError, UnicodeError):
+        pass
+    raise CorpusError(f"{path}: its header names the encoding {name!r}, which cannot be read")
+
+
+# Messages
+
+
+def check_language(header: dict[str, str], wanted: str | None, path: Path) -> None:
+    language = header.get("Language", "").partition("@")[0].strip()
+    if language and wanted and not same_language(language, wanted):
+        raise CorpusError(f"{path}: has no text in {wanted!r}; its header says {language!r}")
+
+
+def singular_form(header: dict[str, str]) -> int:
+    """The form that the language's rule gives for 1; the first where the header has no rule that works."""
+    match = re.search(r"plural\s*=\s*([^;]+)", header.get("Plural-Forms", ""))
+    try:
+        return gettext.c2py(match.group(1).strip())(1) if match else 0
+    except (ValueError, ArithmeticError, RecursionError):
+        return 0
+
+
+def units_of(message: Any, singular: int) -> Iterator[Unit]:
+    """One pair, or one for each plural form."""
+    facts = facts_of(message)
+    unfinished = "marked obsolete" if message.obsolete else "marked fuzzy" if "fuzzy" in message.flags else ""
+    if not message.msgid_plural:
+        yield Unit(message.msgid, message.msgstr, "", facts, unfinished or untranslated(message.msgstr))
+        return
+    for source, form in plural_pairs(message, singular):
+        target = message.msgstr_plural[form]
+        yield Unit(source, target, "", facts | {"plural": str(form)}, unfinished or untranslated(target))
+
+
+def untranslated(target: str) -> str:
+    return "" if target.strip() else "without a translation"
+
+
+def plural_pairs(message: Any, singular: int) -> list[tuple[str, int]]:
+    """The form of 1 belongs to the singular, the others to the plural; a single form belongs to both."""
+    forms = sorted(message.msgstr_plural)
+    if len(forms) == 1:
+        return [(message.msgid, forms[0]), (message.msgid_plural, forms[0])]
+    return [(message.msgid if form == singular else message.msgid_plural, form) for form in forms]
+
+
+def facts_of(message: Any) -> dict[str, str]:
+    """Context and comments."""
+    references = " ".join(f"{file}:{line}" if line else file for file, line in message.occurrences)
+    flags = ", ".join(flag for flag in message.flags if flag != "fuzzy")
+    facts = {
+        "msgctxt": message.msgctxt,
+        "note": message.tcomment,
+        "extracted": message.comment,
+        "reference": references,
+        "flags": flags,
+    }
+    return {name: value for name, value in facts.items() if value}

@@ -1,0 +1,128 @@
+"""Translation memories in TMX 1.4, read unit by unit, with what they say of each unit."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lxml import etree
+
+from knnmt.errors import CorpusError
+from knnmt.text.inputs import open_binary
+from knnmt.text.languages import best_first, listed, same_language
+from knnmt.text.markup import LANG, Dialect, read_root, read_units, text_inside
+from knnmt.text.units import Languages, Unit, joined, utc_time
+
+TMX = Dialect("a TMX", root="tmx", unit="tu")
+
+# Elements whose content is formatting code of the tool that wrote the memory, not text.
+CODES = ("{*}bpt", "{*}ept", "{*}ph", "{*}it", "{*}ut")
+
+# Attributes of units and variants that are kept as metadata under their own names; `creationdate` is the unit's time.
+ATTRIBUTES = (
+    "tuid", "creationid", "creationtool", "creationtoolversion", "changeid", "changedate", "usagecount",
+    "lastusagedate", "datatype", "segtype", "o-tmf", "o-encoding",
+)  # fmt: skip
+
+
+def read_tmx_file(path: Path, languages: Languages) -> Iterator[Unit]:
+    """The units of a translation memory."""
+    with open_binary(path) as file:
+        yield from read_tmx(file, str(path), *languages)
+
+
+def read_tmx(file: BinaryIO, name: str, source_lang: str | None, target_lang: str | None) -> Iterator[Unit]:
+    """The pair of each unit; a side that is missing is empty text. A language of None is the one that it declares."""
+    read_root(file, name, TMX)
+    found: set[str] = set()
+    for number, unit in enumerate(read_units(file, name, TMX), start=1):
+        variants = [(language_of(variant), variant) for variant in unit.iterfind("{*}tuv")]
+        found.update(code for code, _ in variants)
+        if source_lang is None or target_lang is None:
+            source_lang, target_lang = declared_languages(unit, found, source_lang, target_lang, name)
+        source = first_with_text(best_first(variants, source_lang, target_lang), name, number)
+        target = first_with_text(best_first(variants, target_lang, source_lang), name, number)
+        yield pair_of(unit, source, target, name, number)
+    for wanted in (source_lang, target_lang):
+        if found and wanted and not any(same_language(code, wanted) for code in found):
+            raise CorpusError(f"{name}: has no text in {wanted!r}; it has {listed(found)}")
+
+
+def language_of(variant: Any) -> str:
+    return str(variant.get(LANG) or variant.get("lang") or "")
+
+
+def declared_languages(
+    unit: Any, codes: set[str], source: str | None, target: str | None, name: str
+) -> tuple[str, str]:
+    """The source language that the unit or the header names, and the only other one beside it."""
+    source = source or declared_source(unit, target) or only_other(codes, target)
+    target = target or only_other(codes, source)
+    if source is None or target is None:
+        hint = "name its languages with --source-lang and --target-lang"
+        raise CorpusError(f"{name}: {hint}; its first unit has {listed(codes)}")
+    return source, target
+
+
+def declared_source(unit: Any, target: str | None) -> str | None:
+    header = unit.getroottree().find("{*}header")
+    code = str(unit.get("srclang") or (header is not None and header.get("srclang")) or "*all*")
+    return None if code.lower() == "*all*" or (target and same_language(code, target)) else code
+
+
+def only_other(codes: set[str], known: str | None) -> str | None:
+    """The language beside the known one, where there is just one."""
+    others = [code for code in codes if known and code and not same_language(code, known)]
+    return others[0] if len(others) == 1 else None
+
+
+def first_with_text(variants: list[Any], name: str, number: int) -> tuple[str, list[Any]]:
+    """The first text among the variants, and the variant that has it."""
+    for variant in variants:
+        segment = variant.find("{*}seg")
+        text = "" if segment is None else plain_text(segment, name, number)
+        if text.strip():
+            return text, [variant]
+    return "", []
+
+
+def plain_text(segment: Any, name: str, number: int) -> str:
+    """The text of a segment without its formatting codes; text inside `hi` stays."""
+    if len(segment):
+        etree.strip_elements(segment, *CODES, with_tail=False)
+    return text_inside(segment, name, number)
+
+
+def pair_of(unit: Any, source: tuple[str, list[Any]], target: tuple[str, list[Any]], name: str, number: int) -> Unit:
+    """The texts with what the unit and the two variants say of them; a change's time stands in for a missing one."""
+    elements = [unit, *target[1], *source[1]]
+    metadata = merged([facts_of(element, name, number) for element in elements])
+    made, changed = (first_attribute(elements, key) for key in ("creationdate", "changedate"))
+    if made and not utc_time(made):
+        metadata.setdefault("creationdate", made)
+    return Unit(source[0], target[0], utc_time(made) or utc_time(changed), metadata)
+
+
+def first_attribute(elements: list[Any], name: str) -> str:
+    return next((str(element.get(name)) for element in elements if element.get(name)), "")
+
+
+def facts_of(element: Any, name: str, number: int) -> dict[str, str]:
+    """Attributes, notes and properties; `corpus` is the name under which a memory was once read."""
+    facts = [(key, str(value)) for key, value in element.items() if key in ATTRIBUTES]
+    facts += [("note", text_inside(note, name, number)) for note in element.iterchildren("{*}note")]
+    for prop in element.iterchildren("{*}prop"):
+        if prop.get("type") != "corpus":
+            facts.append((str(prop.get("type", "prop")), text_inside(prop, name, number)))
+    return joined(facts)
+
+
+def merged(several: list[dict[str, str]]) -> dict[str, str]:
+    """Facts of the unit before those of its variants; an attribute has one value, notes and properties have lines."""
+    result: dict[str, str] = {}
+    for facts in several:
+        for key, value in facts.items():
+            if key not in result:
+                result[key] = value
+            elif key not in ATTRIBUTES and value != result[key]:
+                result[key] += f"\n{value}"
+    return result

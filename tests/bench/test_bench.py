@@ -1,0 +1,212 @@
+"""The benchmarks of translating, its phases and searching, at a tiny size: rows, ratios, BLEU and picture."""
+
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench import searching
+from bench.apart import Answer
+from bench.bars import draw_bars
+from bench.phases import phases
+from bench.shortcuts import shortcuts
+from bench.similar import Similar
+from bench.systems import Translated, by_generate
+from bench.translating import Plan, measure, open_translators, prepare, share_threads, translating
+from knnmt import Store
+from knnmt.cli.demo import read_demo
+from knnmt.errors import SettingsError
+from knnmt.models.translation_model import TranslationModel
+
+SENTENCES = 2
+
+
+@pytest.fixture(scope="module")
+def test_set(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("text")
+    source, target = folder / "test.de", folder / "test.en"
+    source.write_text("\n" + "".join(f"{segment.source}\n" for segment in read_demo("test")), encoding="utf-8")
+    target.write_text("\n" + "".join(f"{segment.target}\n" for segment in read_demo("test")), encoding="utf-8")
+    return source, target
+
+
+@pytest.fixture
+def without_ctranslate2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.translating.find_spec", lambda _: None)
+
+
+def small_plan(store: Store, source: Path, target: Path | None, *, batches: tuple[int, ...] = (2,)) -> Plan:
+    stores = (str(store.path), f"again={store.path}")
+    return Plan(
+        stores=stores, source=source, target=target, sentences=SENTENCES, batches=batches, beams=(2,), repeats=1
+    )
+
+
+@pytest.fixture
+def same_threads_afterwards() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    share_threads(before)
+
+
+@dataclass(frozen=True)
+class Here:
+    """A worker that is none: it gives every sentence the same translation."""
+
+    name: str
+
+    def ask(self, batches: list[list[str]], _beam: int) -> Answer:
+        return Answer([Translated("A chain.", 4) for batch in batches for _ in batch], 0.5)
+
+
+@pytest.mark.usefixtures("without_ctranslate2")
+def test_rows_ratios_and_bleu(
+    store: Store, test_set: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one test with processes that load models: three of them."""
+    plan = replace(small_plan(store, *test_set, batches=(2, 1)), stores=(f"named={store.path}",), threads=1)
+    result = translating(plan)
+    assert not multiprocessing.active_children()
+    assert [(table["batch"], table["beam"]) for table in result["tables"]] == [(2, 2), (1, 2)]
+    for table in result["tables"]:
+        rows = table["rows"]
+        assert list(rows) == ["generate", "knnmt", "knnmt, named"]
+        assert (rows["generate"]["ratio"], rows["generate"]["lowest"], rows["generate"]["highest"]) == (1, 1, 1)
+        assert all(0 < row["lowest"] <= row["ratio"] <= row["highest"] for row in rows.values())
+        assert rows["generate"]["bleu"] == rows["knnmt"]["bleu"] < rows["knnmt, named"]["bleu"]
+    assert (result["sentences"], result["threads"]) == (SENTENCES, 1)
+    assert list(result["signatures"]) == ["knnmt", "knnmt, named", "bleu"]
+    assert "|store:memory@" in result["signatures"]["knnmt, named"]
+    printed = capsys.readouterr().out
+    assert "CTranslate2 is not installed" in printed
+    assert "BLEU" in printed
+    draw_bars(result, tmp_path / "new" / "bars.svg")
+    assert "knnmt, named" in (tmp_path / "new" / "bars.svg").read_text(encoding="utf-8")
+
+
+def test_shortcuts(store: Store, test_set: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    plan = replace(small_plan(store, *test_set), stores=(str(store.path),))
+    result = shortcuts(plan)
+    rows = result["rows"]
+    bleu = {name: row["bleu"] for name, row in rows.items()}
+    # The demo's memory has fewer sentences than that: nothing that a search finds is missing.
+    assert bleu["among 512 similar sentences"] == bleu["search at every step"]
+    assert result["spared"]["the same as one before"] == 0
+    assert "|certain" not in result["signatures"]["knnmt"]
+    assert "among 64 similar sentences" in capsys.readouterr().out
+    with pytest.raises(SettingsError, match="one store"):
+        shortcuts(small_plan(store, *test_set))
+
+
+def test_similar_sentences() -> None:
+    """Rare words count most, and so do words of short sentences; a sentence without any is not similar at all."""
+    similar = Similar(["die Datei öffnen", "die Tür öffnen", "die Datei öffnen und dann wieder schließen", "蓝牙设备"])
+    table = {"Datei": [0, 2], "öffnen die Tür": [0, 1], "nichts davon": [], "牙设": [3]}
+    assert {text: similar.nearest(text, 2).tolist() for text in table} == table
+    assert similar.nearest("Datei", 1).tolist() == [0]
+
+
+@pytest.mark.usefixtures("without_ctranslate2")
+def test_a_row_for_each_kind_of_index(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    before = store.fingerprint
+    plan = replace(small_plan(store, *test_set), stores=(f"named={store.path}",), indexes=("IVF16,PQ16x4fs", "HNSW8"))
+    ours = open_translators(plan, tmp_path)
+    kinds = {name: one.stores[0].manifest.index.factory for name, one in ours.items() if one.stores}
+    assert kinds == {
+        "knnmt, named": "Flat",
+        "knnmt, named, IVF16,PQ16x4fs": "IVF16,PQ16x4fs",
+        "knnmt, named, HNSW8": "HNSW8",
+    }
+    assert all(one.translate(["Die Kette ist neu."])[0] for one in ours.values())
+    assert Store.open(store.path).fingerprint == before
+
+
+@pytest.mark.usefixtures("without_ctranslate2")
+def test_without_references_there_is_no_bleu(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    ready = prepare(small_plan(store, test_set[0], None), tmp_path)
+    assert ready.bleu is None
+    rows = measure({name: Here(name) for name in ready.systems}, ready, 2, 2, 1)  # type: ignore[misc]
+    assert list(rows) == ["generate", "knnmt", "knnmt, memory", "knnmt, again"]
+    assert all(row["tokens_per_second"] == SENTENCES * 4 / 0.5 and "bleu" not in row for row in rows.values())
+
+
+@pytest.mark.usefixtures("same_threads_afterwards")
+def test_ctranslate2_has_two_rows(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    ready = prepare(replace(small_plan(store, *test_set), threads=1), tmp_path)
+    assert list(ready.systems)[:4] == ["generate", "CTranslate2 float32", "CTranslate2 int8", "knnmt"]
+    stock, converted = (ready.systems[name]().work for name in ("generate", "CTranslate2 float32"))
+    assert converted([ready.text.sources], 1) == stock([ready.text.sources], 1)
+
+
+def test_ctranslate2_says_what_generate_says(embedded: TranslationModel, tmp_path: Path) -> None:
+    """Whose start token is no vector of zeros, which CTranslate2 takes for granted."""
+    pytest.importorskip("ctranslate2")
+    from bench.converted import convert, opened
+
+    systems = [partial(by_generate, embedded), opened(embedded, convert(embedded, tmp_path / "model"), "float32", 1)]
+    texts = [segment.source for segment in read_demo("test")[:4]]
+    stock, converted = (system(texts, 1) for system in systems)
+    assert converted == stock
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beams": (5, 0)}, "--beam 0: must be at least 1"),
+        ({"threads": 0}, "--threads 0: must be at least 1"),
+        ({"target": Path("test.en")}, "--target test.en: has no --source beside it"),
+    ],
+)
+def test_a_plan_that_cannot_be(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Plan(**settings)  # type: ignore[arg-type]
+
+
+def test_two_stores_of_one_name_are_refused(store: Store, test_set: tuple[Path, Path]) -> None:
+    with pytest.raises(SettingsError, match="two of them have the same name"):
+        translating(Plan(stores=(str(store.path), str(store.path)), source=test_set[0]))
+
+
+def test_searching_reports_time_and_recall(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(searching, "ORIGINALS", 3000)
+    monkeypatch.setattr(searching, "CENTRES", 50)
+    small, large = searching.searching((3000, 6000), (16,), 1, None, Plan())
+    assert (small["entries"], large["entries"]) == (3000, 6000)
+    assert small["milliseconds"] > 0
+    assert 0.5 < large["recall"] <= 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("factory", ["IVF64,PQ32x4fs", "IVF64_HNSW32,PQ32x4fs"])
+def test_searching_a_store_s_keys_says_what_retrieval_costs(
+    store: Store, factory: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(searching, "automatic_factory", lambda *_: factory)
+    plan = Plan(sentences=SENTENCES, batches=(2,), beams=(2,), repeats=1)
+    (row,) = searching.searching((store.entries + 500,), (), 1, str(store.path), plan)
+    assert row["dimension"] == 256
+    assert 0 < row["keeps_lowest"] <= row["keeps"] <= row["keeps_highest"]
+
+
+def test_the_rows_of_variants(store: Store, tmp_path: Path) -> None:
+    plan = Plan(stores=(str(store.path),), exact=True)
+    translators = open_translators(plan, tmp_path)
+    assert list(translators) == ["knnmt", "knnmt, memory", "knnmt, memory, exact"]
+    assert [translator.settings.exact for translator in translators.values()] == [False, False, True]
+
+
+def test_phases_add_up(tmp_path: Path) -> None:
+    translators = open_translators(Plan(), tmp_path)
+    result = phases(translators, ["Reinigen Sie die Kette."], 1)
+    for shares in result.values():
+        assert sum(share for phase, share in shares.items() if phase != "seconds") == pytest.approx(1, abs=0.01)
+        assert shares["decoder layers"] > 0
+    assert result["knnmt"]["mixing"] == 0
+    assert result["knnmt, demo's memory"]["mixing"] > 0

@@ -1,0 +1,219 @@
+"""A Marian decoder run directly, against the network's own forward pass over the same tokens."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import GERMAN, tiny_folder, tiny_model
+from torch import nn
+
+from knnmt.engine.keys import catching_keys, teacher_forced_keys
+from knnmt.engine.marian import MarianDecoder, Past
+from knnmt.engine.stepping import Stepper
+from knnmt.models.architectures import KeySite
+from knnmt.models.batching import pad
+from knnmt.models.translation_model import TranslationModel, load_model
+
+BEAM, STEPS, ROOM = 3, 40, 16  # more tokens than there is room for at first
+
+
+def begun(model: TranslationModel, beam: int = BEAM) -> Stepper:
+    """A stepper after its first pass over sources of unequal length."""
+    ids, mask = pad(model.encode_sources(list(GERMAN)), model.padding)
+    stepper = Stepper(model, beam, quick=False)
+    with torch.inference_mode(), stepper.attached():
+        stepper.begin(ids, mask)
+    return stepper
+
+
+@torch.inference_mode()
+def states_of(model: TranslationModel, tokens: torch.Tensor, sources: list[str]) -> torch.Tensor:
+    """The network's own states after the last of given target tokens [rows, time]."""
+    ids, mask = pad(model.encode_sources(sources), model.padding)
+    output = model.network.get_decoder()(
+        input_ids=tokens,
+        encoder_hidden_states=model.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state,
+        encoder_attention_mask=mask,
+    )
+    states: torch.Tensor = output.last_hidden_state[:, -1]
+    return states
+
+
+@torch.inference_mode()
+def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sentences_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("knnmt.engine.marian.ROOM", ROOM)
+    model = tiny_model("marian")
+    direct = begun(model).direct
+    assert direct is not None
+    random = torch.Generator().manual_seed(0)
+    sources = list(GERMAN)
+    written = torch.tensor([model.decoder_prefix] * (len(sources) * BEAM))
+    for step in range(STEPS):
+        tokens = torch.randint(4, model.network.config.vocab_size, (len(written),), generator=random)
+        written = torch.cat([written, tokens[:, None]], dim=1)
+        repeated = [source for source in sources for _ in range(BEAM)]
+        torch.testing.assert_close(direct.step(tokens), states_of(model, written, repeated), atol=1e-4, rtol=1e-4)
+        stay = torch.arange(len(sources))
+        if step % 10 == 5 and len(sources) > 1:
+            stay = stay[stay != step % len(sources)]
+        rows = (stay[:, None] * BEAM + torch.randint(0, BEAM, (len(stay), BEAM), generator=random)).reshape(-1)
+        direct.keep(stay if len(stay) < len(sources) else None, rows)
+        written, sources = written[rows], [sources[sentence] for sentence in stay]
+
+
+def test_one_more_token_takes_room_that_is_there() -> None:
+    past = Past(2, torch.empty(8))
+    past.append(torch.zeros(2, 8))
+    before = past.room
+    so_far = past.append(torch.ones(2, 8))
+    assert past.room is before
+    assert so_far.shape == (2, 2, 8)
+    assert torch.equal(so_far[:, 1], torch.ones(2, 8))
+
+
+def test_room_that_is_full_grows_by_what_is_in_it_alone() -> None:
+    """Rows that left long ago would take memory that nobody touched so far."""
+    past = Past(6, torch.empty(8))
+    written = [torch.randn(6, 8) for _ in range(len(past.room))]
+    for last in written:
+        past.append(last)
+    past.keep(torch.tensor([4, 1]), torch.empty(len(written), 6, 8))
+    last = torch.randn(2, 8)
+    so_far = past.append(last)
+    assert past.room.shape == (2 * len(written), 2, 8)
+    assert torch.equal(so_far, torch.stack([*(rows[[4, 1]] for rows in written), last], dim=1))
+
+
+def own_marian() -> TranslationModel:
+    """One that a test may change."""
+    return load_model(str(tiny_folder("marian")))
+
+
+class Adapter(nn.Module):
+    """As a fine-tuning library puts it in place of a layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        adapted: torch.Tensor = 1.5 * self.layer(states)
+        return adapted
+
+
+def with_adapter(model: TranslationModel) -> TranslationModel:
+    layer: Any = model.network.get_decoder().layers[0]
+    layer.fc2 = Adapter(layer.fc2)
+    return model
+
+
+def in_training(model: TranslationModel) -> TranslationModel:
+    model.network.train()
+    return model
+
+
+KINDS: dict[str, tuple[Callable[[], TranslationModel], bool]] = {
+    "marian": (own_marian, True),
+    "keys from elsewhere": (lambda: replace(own_marian(), key_site=KeySite("decoder.layers[-1].self_attn")), False),
+    "in training": (lambda: in_training(own_marian()), False),
+    "with an adapter": (lambda: with_adapter(own_marian()), True),
+    "bart": (lambda: tiny_model("bart"), False),
+    "t5": (lambda: tiny_model("t5"), False),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_a_marian_with_the_usual_keys_is_run_directly(kind: str) -> None:
+    make, direct = KINDS[kind]
+    assert (begun(make()).direct is not None) == direct
+
+
+def test_a_step_that_disagrees_with_the_network_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = MarianDecoder.step
+    monkeypatch.setattr(MarianDecoder, "step", lambda *given, **named: ours(*given, **named) + 0.01)
+    assert begun(own_marian()).direct is None
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["first use", "later"])
+def test_after_the_first_pass_the_keys_are_those_of_the_sources(times: int) -> None:
+    """Neither a trial nor a pass that is made twice may leave its own."""
+    model = own_marian()
+    with catching_keys(model.network, model.key_site) as catch:
+        for _ in range(times):
+            assert begun(model).direct is not None
+        found = catch.keys
+    sources, starts = model.encode_sources(list(GERMAN)), [[model.end_token]] * len(GERMAN)
+    expected = teacher_forced_keys(model.network, model.key_site, model.teacher_forcing(sources, starts))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def q_proj_of_the_encoder(network: Any) -> torch.Tensor:
+    weight: torch.Tensor = network.get_encoder().layers[0].self_attn.q_proj.weight
+    return weight
+
+
+def k_proj_of_the_decoder(network: Any) -> torch.Tensor:
+    weight: torch.Tensor = network.get_decoder().layers[-1].self_attn.k_proj.weight
+    return weight
+
+
+def v_proj_of_the_source(network: Any) -> torch.Tensor:
+    weight: torch.Tensor = network.get_decoder().layers[0].encoder_attn.v_proj.weight
+    return weight
+
+
+@pytest.mark.parametrize("way", ["counted by PyTorch", "behind its back"])
+@pytest.mark.parametrize("weight_of", [q_proj_of_the_encoder, k_proj_of_the_decoder, v_proj_of_the_source])
+@torch.no_grad()
+def test_weights_that_change_are_used_as_they_are(weight_of: Callable[[Any], torch.Tensor], way: str) -> None:
+    model = own_marian()
+    first = begun(model).states
+    weight = weight_of(model.network)
+    (weight if way == "counted by PyTorch" else weight.data).mul_(-3).add_(1)
+    stepper = begun(model)
+    assert stepper.direct is not None
+    tokens = torch.full((len(GERMAN) * BEAM,), 7)
+    written = torch.tensor([[*model.decoder_prefix, 7]] * len(tokens))
+    repeated = [source for source in GERMAN for _ in range(BEAM)]
+    with torch.inference_mode():
+        found = stepper.direct.step(tokens)
+    torch.testing.assert_close(found, states_of(model, written, repeated), atol=1e-4, rtol=1e-4)
+    if weight_of is not k_proj_of_the_decoder:  # which does not matter for a single token
+        assert not torch.allclose(stepper.states, first, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["fc1", "fc2", "final_layer_norm", "self_attn.out_proj", "encoder_attn.q_proj"])
+@torch.inference_mode()
+def test_whoever_hooks_a_module_is_told_of_each_step(name: str) -> None:
+    model, told = own_marian(), []
+    module: Any = model.network.get_decoder().layers[0].get_submodule(name)
+    assert begun(model).direct is not None
+    module.register_forward_hook(lambda *_: told.append(name))
+    stepper = begun(model)
+    assert stepper.direct is not None
+    before = len(told)
+    stepper.direct.step(torch.full((len(GERMAN) * BEAM,), 7))
+    assert len(told) == before + 1
+
+
+class Wrapped(nn.Module):
+    """As somebody may put it around a whole layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        return self.layer(*given, **named)
+
+
+def test_a_model_built_in_another_way_is_left_to_transformers() -> None:
+    model = own_marian()
+    layers: Any = model.network.get_encoder().layers
+    assert begun(model).direct is not None
+    layers[0] = Wrapped(layers[0])  # also where it was run directly before
+    assert begun(model).direct is None

@@ -1,0 +1,176 @@
+"""A writer that is killed at any point leaves exactly the store before its change or exactly the one after it."""
+
+import errno
+import os
+import random
+import shutil
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import faiss
+import pytest
+import torch
+from living import HashModel, corpus_of, pairs_in, use_hash_keys
+
+from knnmt import BuildSettings, Store, StoreError, build_store
+from knnmt.store.adding import add_to_store
+from knnmt.store.compacting import compact_store
+from knnmt.store.merging import merge_stores
+from knnmt.store.removing import remove_from_store
+from knnmt.store.verification import problems_of
+from knnmt.store.versions import locked
+
+MODEL = HashModel()
+KILLS = 50  # of each change
+PAIRS = [(f"satz {number}", f"sentence number {number}") for number in range(60)]
+NEW = [(f"neu {number}", f"new number {number}") for number in range(30)]
+SETTINGS = {"part_entries": 60}
+
+Change = Callable[[Path], object]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A forked child has none of its parent's threads, and would wait for them for ever."""
+    use_hash_keys(monkeypatch)
+    before = faiss.omp_get_max_threads(), torch.get_num_threads()
+    faiss.omp_set_num_threads(1)
+    torch.set_num_threads(1)
+    yield
+    faiss.omp_set_num_threads(before[0])
+    torch.set_num_threads(before[1])
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    corpus_of(folder, PAIRS, "memory")
+    corpus_of(folder, NEW, "new")
+    return folder
+
+
+def build(path: Path, texts: Path, name: str = "memory", *, resume: bool = False) -> Store:
+    corpus = corpus_of(texts, PAIRS if name == "memory" else NEW, name)
+    return build_store(path, MODEL, [corpus], BuildSettings(**SETTINGS, resume=resume))  # type: ignore[arg-type]
+
+
+def changes(texts: Path, other: Path) -> dict[str, Change]:
+    new = corpus_of(texts, NEW, "new")
+    return {
+        "add": lambda path: add_to_store(path, MODEL, [new]),  # type: ignore[arg-type]
+        "remove": lambda path: remove_from_store(path, source_texts=["satz 3", "satz 40"]),
+        "merge": lambda path: merge_stores(path, [other]),
+        "compact": compact_store,
+    }
+
+
+def killed(change: Callable[[], object], after: float) -> bool:
+    """Run a change in a process of its own and kill it; tells whether it was still at work."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads: the child uses none
+        child = os.fork()
+    if not child:
+        try:
+            change()
+        finally:
+            os._exit(0)
+    time.sleep(after)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def duration(change: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    change()
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize("name", ["add", "remove", "merge", "compact"])
+def test_killed_at_random_points(texts: Path, tmp_path: Path, name: str) -> None:
+    other, before, after = tmp_path / "other", tmp_path / "before", tmp_path / "after"
+    build(other, texts, "new")
+    build(before, texts)
+    remove_from_store(before, segments=[7])  # so that compacting has something to do
+    shutil.copytree(before, after)
+    change = changes(texts, other)[name]
+    seconds = duration(lambda: change(after))
+    old, new = pairs_in(Store.open(before)), pairs_in(Store.open(after))
+    dice, at_work, seen = random.Random(name), 0, set()
+    for number in range(KILLS):
+        path = Path(shutil.copytree(before, tmp_path / f"killed-{number}"))
+        at_work += killed(lambda path=path: change(path), dice.uniform(0, 1.2 * seconds))  # type: ignore[misc]
+        store = Store.open(path)
+        assert list(problems_of(store)) == []
+        assert pairs_in(store) in (old, new)
+        seen.add(store.manifest.version)
+        with locked(path):  # the dead hold no lock
+            pass
+        if store.manifest.version == 2:
+            change(path)
+            assert pairs_in(Store.open(path)) == new
+            assert not list(path.rglob("*.partial"))
+        shutil.rmtree(path)
+    assert at_work > KILLS // 4
+    assert 2 in seen
+
+
+def test_build_killed_at_random_points(texts: Path, tmp_path: Path) -> None:
+    seconds = duration(lambda: build(tmp_path / "whole", texts))
+    dice, at_work = random.Random(0), 0
+    for number in range(KILLS):
+        path = tmp_path / f"killed-{number}"
+        at_work += killed(lambda path=path: build(path, texts), dice.uniform(0, 1.2 * seconds))  # type: ignore[misc]
+        if not (path / "manifest.json").exists() or (path / "building.json").exists():
+            build(path, texts, resume=True)
+        store = Store.open(path)
+        assert pairs_in(store) == PAIRS
+        assert list(problems_of(store)) == []
+        shutil.rmtree(path)
+    assert at_work > KILLS // 4
+
+
+@pytest.mark.parametrize("name", ["add", "remove", "merge", "compact"])
+def test_a_full_disk_changes_nothing(texts: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever flush to disk is the one that fails."""
+    build(tmp_path / "other", texts, "new")
+    build(tmp_path / "before", texts)
+    before = pairs_in(Store.open(tmp_path / "before"))
+    change, whole = changes(texts, tmp_path / "other")[name], os.fsync
+    for allowed in range(100):
+        path = Path(shutil.copytree(tmp_path / "before", tmp_path / f"full-{allowed}"))
+        left = iter(range(allowed))
+
+        def full(handle: int, left: object = left) -> None:
+            if next(left, None) is None:  # type: ignore[call-overload]
+                raise OSError(errno.ENOSPC, "No space left on device")
+            whole(handle)
+
+        monkeypatch.setattr(os, "fsync", full)
+        try:
+            change(path)
+            break
+        except OSError:
+            monkeypatch.setattr(os, "fsync", whole)
+        finally:
+            monkeypatch.setattr(os, "fsync", whole)
+        store = Store.open(path)
+        assert list(problems_of(store)) == []
+        assert store.manifest.version > 1 or pairs_in(store) == before
+    assert allowed > 2
+
+
+def test_a_folder_that_may_not_be_written(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the superuser may write everywhere, the lock's own error stands for it."""
+    build(tmp_path / "store", texts)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    for change in changes(texts, tmp_path / "store").values():
+        with pytest.raises(StoreError, match=r"cannot be written \(permission denied\)"):
+            change(tmp_path / "store")
