@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from knnmt import exact
+from knnmt.search import exact
 from knnmt.search.exact import ExactSearch, Keys, smallest
 
 
