@@ -37,8 +37,8 @@ def adding(entries: int, repeats: int) -> dict[str, float]:
         seconds, forward = [], []
         for round_ in range(repeats + 1):
             corpus = new_segments(Path(folder), round_)
-            forward.append(timed(lambda corpus=corpus: forward_pass(model, corpus)))  # type: ignore[misc]
-            seconds.append(timed(lambda corpus=corpus: add_to_store(large, model, [corpus])))  # type: ignore[misc]
+            forward.append(timed(lambda corpus=corpus: forward_pass(model, corpus)))
+            seconds.append(timed(lambda corpus=corpus: add_to_store(large, model, [corpus])))
             add_to_store(small, model, [corpus])  # so that both have the same past when their memory is compared
         over = sorted(add - 2 * bare for add, bare in zip(seconds[1:], forward[1:], strict=True))[repeats // 2]
         peaks = {

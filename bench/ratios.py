@@ -56,8 +56,8 @@ def show(
     With the tokens that each wrote for the same text, also how much sooner it was done with it.
     """
     rows = {name: compared(values, measured[reference]) for name, values in measured.items()}
-    for name in tokens or {}:
-        rows[name]["sooner"] = round(rows[name]["ratio"] * tokens[reference] / tokens[name], 3)
+    for name, written in (tokens or {}).items():
+        rows[name]["sooner"] = round(rows[name]["ratio"] * (tokens or {})[reference] / written, 3)
     for name, score in (bleu or {}).items():
         rows[name]["bleu"] = score
     table = Table(title=title, box=None)

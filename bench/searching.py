@@ -147,7 +147,7 @@ def built(keys: GrownKeys, factory: str) -> Any:
     first = 0
     for block in keys.blocks():
         here = np.ascontiguousarray(owners[(first + np.arange(len(block))) % len(owners)])
-        filling.add_core(len(block), engine.swig_ptr(block), None, engine.swig_ptr(here))  # type: ignore[attr-defined]
+        filling.add_core(len(block), engine.swig_ptr(block), None, engine.swig_ptr(here))
         first += len(block)
     return faiss.IndexIVFPQFastScan(filling)
 

@@ -266,7 +266,7 @@ def measure(
 
 
 def bleu_of(outputs: list[Translated], bleu: BLEU) -> float:
-    return round(bleu.corpus_score([output.text for output in outputs], None).score, 2)
+    return round(float(bleu.corpus_score([output.text for output in outputs], None).score), 2)
 
 
 def asking(worker: Worker, batches: list[list[str]], beam: int, said: dict[str, list[Translated]]) -> TimedWork:

@@ -194,7 +194,7 @@ def facts(store: Path) -> Json:
 
 def read_lines(path: Path) -> Iterable[str]:
     unpack = gzip.open if path.suffix == ".gz" else Path.open
-    with unpack(path, "rt", encoding="utf-8", newline="\n") as lines:  # type: ignore[operator]
+    with unpack(path, "rt", encoding="utf-8", newline="\n") as lines:
         yield from lines
 
 
