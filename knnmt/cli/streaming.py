@@ -13,6 +13,7 @@ from knnmt.errors import CorpusError
 
 BLOCK_LINES = 512
 BLOCK_BYTES = 1 << 16
+LONGEST_LINE = 64 << 20  # bytes: no sentence is as long, and memory must not follow whatever is sent
 PATIENCE = 0.05  # seconds that a block may wait for further lines: more than a pipe needs, less than a person notices
 
 
@@ -44,16 +45,38 @@ def raw_lines(stream: BinaryIO) -> Iterator[bytes | None]:
     except OSError:
         yield from stream  # not a file of the system, so everything is there already
         return
-    rest, deadline = b"", time.monotonic() + PATIENCE
+    unended, deadline = UnendedLine(), time.monotonic() + PATIENCE
     while chunk := os.read(source, BLOCK_BYTES):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from lines
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            yield unended.taken() + lines[0]
+            yield from lines[1:]
+        unended.add(rest)
         if not more_within(source, deadline):
             yield None
             select.select([source], [], [])
             deadline = time.monotonic() + PATIENCE
-    if rest:
+    if rest := unended.taken():
         yield rest
+
+
+class UnendedLine:
+    """The beginning of a line whose end has not come yet, in pieces: joined once, however many there are."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        self.bytes += len(piece)
+        if self.bytes > LONGEST_LINE:
+            raise CorpusError(f"standard input: a line of more than {LONGEST_LINE >> 20} MB; is it text?")
+        self.pieces.append(piece)
+
+    def taken(self) -> bytes:
+        line = b"".join(self.pieces)
+        self.pieces, self.bytes = [], 0
+        return line
 
 
 def more_within(source: int, deadline: float) -> bool:

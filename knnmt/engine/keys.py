@@ -53,7 +53,7 @@ def catching_keys(network: Any, site: KeySite, *, stop: bool = False) -> Iterato
 
 def teacher_forced_keys(network: Any, site: KeySite, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     """Keys [batch, time, dimension] of given targets; neither the last feed-forward block nor the projection runs."""
-    with catching_keys(network, site, stop=True) as catch:
+    with lock_of(network), catching_keys(network, site, stop=True) as catch:
         try:
             network(**inputs, use_cache=False)
         except KeyReached:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.engine.keys import catching_keys
+from knnmt.engine.keys import catching_keys, lock_of
 from knnmt.engine.packed import packed_layers
 from knnmt.errors import CorpusError
 from knnmt.models.batching import batches_by_tokens
@@ -149,7 +149,7 @@ def batches_of(model: TranslationModel, pairs: Sequence[EncodedPair]) -> Iterato
 def observe(model: TranslationModel, retriever: Retriever, pairs: Sequence[EncodedPair], k: int) -> Observed:
     """One forward pass and one search for all reference tokens of a batch."""
     targets = [pair.target for pair in pairs]
-    with packed_layers(model.network), catching_keys(model.network, model.key_site) as catch:
+    with lock_of(model.network), packed_layers(model.network), catching_keys(model.network, model.key_site) as catch:
         inputs = model.teacher_forcing([pair.source for pair in pairs], targets)
         logits = model.network(**inputs, use_cache=False).logits
     rows, columns = positions_of(targets, len(model.decoder_prefix) - 1)

@@ -19,12 +19,14 @@ Keys = NDArray[np.float32]
 class ExactSearch:
     """Search over keys [entries, dimension] that may be memory-mapped; only their norms are kept.
 
-    Where `allowed` [entries] is given, the other keys are infinitely far away.
+    Norms are taken from the keys' own centre: far from the origin, the difference of two large norms would be rounding
+    and nothing else. Where `allowed` [entries] is given, the other keys are infinitely far away.
     """
 
     def __init__(self, keys: Keys, allowed: NDArray[np.bool_] | None = None) -> None:
         self.keys = torch.from_numpy(keys)
-        self.norms = [norms_of(block) for block in self.blocks()]
+        self.centre = centre_of(self.blocks())
+        self.norms = [norms_of(block - self.centre) for block in self.blocks()]
         if allowed is not None:
             for number, norms in enumerate(self.norms):
                 norms[~torch.from_numpy(allowed[number * BLOCK :][:BLOCK])] = torch.inf
@@ -36,13 +38,22 @@ class ExactSearch:
     def search(self, queries: Keys, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Squared distances and entries of the k nearest, both [queries, k], nearest first; −1: none left."""
         asked = torch.from_numpy(np.ascontiguousarray(queries))
-        rough, entries = nearest(asked, zip(self.blocks(), self.norms, strict=True), k)
+        rough, entries = nearest(asked - self.centre, zip(self.blocks(), self.norms, strict=True), k)
         offsets = self.keys[entries] - asked[:, None, :]
         # Computed anew, these are free of the rounding that comes with norms.
         exact = offsets.square_().sum(dim=-1).masked_fill(rough.isinf(), torch.inf)
         distances, order = exact.sort(dim=1, stable=True)
         entries = entries.masked_fill(rough.isinf(), -1).gather(1, order)
         return distances.numpy(), entries.numpy()
+
+
+def centre_of(blocks: Iterable[torch.Tensor]) -> torch.Tensor:
+    """The mean of all keys, [dimension]; zeros where there are none."""
+    total, keys = torch.zeros(()), 0
+    for block in blocks:
+        total = total + block.sum(dim=0, dtype=torch.float64)
+        keys += len(block)
+    return (total / max(1, keys)).float()
 
 
 def norms_of(keys: torch.Tensor) -> torch.Tensor:

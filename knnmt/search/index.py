@@ -363,7 +363,8 @@ def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> 
 
 def squared_distances(queries: Keys, keys: Keys, places: NDArray[np.int64]) -> Keys:
     """From each query to the keys at its places [queries, k]; infinite at −1."""
-    assert (queries.shape[1], len(queries)) == (keys.shape[1], len(places))  # FAISS would read past the end
+    if (queries.shape[1], len(queries)) != (keys.shape[1], len(places)) or places.max(initial=-1) >= len(keys):
+        raise ValueError("squared_distances: FAISS would read past the end of an array")
     engine: Any = faiss
     queries, places = np.ascontiguousarray(queries), np.ascontiguousarray(places)
     found = np.full(places.shape, np.inf, np.float32)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from knnmt.engine.keys import teacher_forced_keys
+from knnmt.engine.keys import lock_of, teacher_forced_keys
 from knnmt.engine.packed import packed_layers
 from knnmt.errors import CorpusError, SettingsError, StoreError
 from knnmt.files import sha256_of, write_json
@@ -64,8 +64,11 @@ def build_store(
     if settings.index is not None:
         make_index(settings.index, model.dimension)
     total = survey(corpora, limit=settings.limit)
-    prepare_folder(path, plan_of(model, corpora, settings), settings.resume)
+    plan = plan_of(model, corpora, settings)
+    make_folder(path)
     with locked(path):
+        check_place(path, settings.resume)  # again: another build may have begun, and died, since
+        begin(path, plan, settings.resume)
         if not (path / MANIFEST).is_file():
             finish(path, model, corpora, total, settings)
         (path / BUILDING).unlink()  # the last step: a build killed just before has nothing else left to do
@@ -121,10 +124,10 @@ def check_place(path: Path, resume: bool) -> None:
         raise StoreError(f"{path}: the folder is not empty; choose another place")
     elif path.exists() and not path.is_dir():
         raise StoreError(f"{path}: a file, not a folder; choose another place")
-    check_writable(path)
+    check_may_write(path)
 
 
-def check_writable(path: Path) -> None:
+def check_may_write(path: Path) -> None:
     """Know it before the work, not after."""
     existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -156,8 +159,15 @@ def corpus_record(corpus: Corpus) -> dict[str, Any]:
     return {"name": corpus.name, "files": [path.name for path in corpus.paths]}
 
 
-def prepare_folder(path: Path, plan: dict[str, Any], resume: bool) -> None:
-    """Begin, or make sure that what was begun is the same build."""
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({(error.strerror or str(error)).lower()})") from error
+
+
+def begin(path: Path, plan: dict[str, Any], resume: bool) -> None:
+    """Write down the plan, or make sure that what was begun is the same build; call it with the lock held."""
     begun = path / BUILDING
     if resume and begun.is_file():
         before = read_plan(begun)
@@ -166,7 +176,6 @@ def prepare_folder(path: Path, plan: dict[str, Any], resume: bool) -> None:
             raise StoreError(f"{path}: --resume needs the same build as before, but {', '.join(changed)} changed")
         return
     try:
-        path.mkdir(parents=True, exist_ok=True)
         write_json(begun, plan)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({(error.strerror or str(error)).lower()})") from error
@@ -276,7 +285,7 @@ def write_keys(writer: PartWriter, model: TranslationModel, batch_tokens: int, a
     for batch in batches_by_tokens(lengths, batch_tokens):
         segments = [writer.segments[position] for position in batch]
         inputs = model.teacher_forcing([s.source for s in segments], [s.target for s in segments])
-        with packed_layers(model.network):
+        with lock_of(model.network), packed_layers(model.network):
             keys = teacher_forced_keys(model.network, model.key_site, inputs).to("cpu", torch.float16).numpy()
         for position, segment, row in zip(batch, segments, keys, strict=True):
             writer.put(position, row[first : first + len(segment.target)])

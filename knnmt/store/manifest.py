@@ -1,9 +1,9 @@
 """What a store is now: the records of its manifest, and of every file that it names. docs/store.md has the details."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from knnmt.errors import StoreError
 from knnmt.files import sha256_of
@@ -15,12 +15,44 @@ BUILDING = "building.json"
 PARTS = "parts"
 
 
+def check_name(name: Any) -> str:
+    """A manifest may come from a stranger: every name in it must stay inside the store's folder."""
+    if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\:\0"):
+        raise ValueError(f"{name!r} is not the plain name of a file")
+    return name
+
+
+def check_types(record: Any) -> None:
+    """Raise where a field of a record is not what its type says, as far as plain types go."""
+    for name, kind in get_type_hints(type(record)).items():
+        allowed = PLAIN_KINDS.get(str(kind).removeprefix("<class '").removesuffix("'>"))
+        value = getattr(record, name)
+        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
+            raise TypeError(f"{name} is {value!r}")
+        if isinstance(value, int) and not 0 <= value < 1 << 48:
+            raise ValueError(f"{name} is {value}")
+
+
+PLAIN_KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "dict[str, typing.Any] | None": (dict, type(None)),
+    "dict[str, int]": (dict,),
+    "dict[str, float]": (dict,),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class FileRecord:
     """A file as it was written: what `verify` and every opening compare with."""
 
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
     @classmethod
     def of(cls, path: Path) -> "FileRecord":
@@ -44,8 +76,12 @@ class PartRecord:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "PartRecord":
-        files = {name: FileRecord(**file) for name, file in record.pop("files").items()}
-        return cls(**record, files=files)
+        files = {check_name(name): file_record(file) for name, file in record["files"].items()}
+        return cls(**known_fields(cls, record) | {"files": files})
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_types(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +96,9 @@ class ModelRecord:
     source_lang: str | None
     target_lang: str | None
     source_prefix: str
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +116,11 @@ class IndexRecord:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "IndexRecord":
         trained = record.get("trained")
-        return cls(**with_file(record) | {"trained": trained and FileRecord(**trained)})
+        return cls(**known_fields(cls, with_file(record)) | {"trained": trained and file_record(trained)})
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_types(self)
 
     @property
     def trained_name(self) -> str:
@@ -95,11 +138,25 @@ class RemovedRecord:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "RemovedRecord":
-        return cls(**with_file(record))
+        return cls(**known_fields(cls, with_file(record)))
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_types(self)
 
 
 def with_file(record: dict[str, Any]) -> dict[str, Any]:
-    return record | {"file": FileRecord(**record["file"])}
+    return record | {"file": file_record(record["file"])}
+
+
+def file_record(record: dict[str, Any]) -> FileRecord:
+    return FileRecord(**known_fields(FileRecord, record))
+
+
+def known_fields(kind: Any, record: dict[str, Any]) -> dict[str, Any]:
+    """What this version knows of a record; a later one may have added to it."""
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in record.items() if name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +180,14 @@ class Manifest:
     version: int = 1
     oldest: int = 1  # the first version that may be gone back to
     format: int = FORMAT
+    unknown: dict[str, Any] = field(default_factory=dict)  # fields that a later version wrote: kept as they are
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("entries", "segments"):
+            total = sum(getattr(part, name) for part in self.parts)
+            if getattr(self, name) != total:
+                raise ValueError(f"{name} is {getattr(self, name)}, but its parts have {total}")
 
     @property
     def index(self) -> IndexRecord:
@@ -130,15 +195,19 @@ class Manifest:
         return self.indexes[0]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        record = asdict(self)
+        del record["unknown"]
+        return self.unknown | record
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Manifest":
         removed = record["removed"]
+        known = known_fields(cls, record)
         return cls(
             **{
-                **record,
-                "model": ModelRecord(**record["model"]),
+                **known,
+                "unknown": {name: value for name, value in record.items() if name not in known},
+                "model": ModelRecord(**known_fields(ModelRecord, record["model"])),
                 "parts": [PartRecord.from_json(dict(part)) for part in record["parts"]],
                 "indexes": [IndexRecord.from_json(index) for index in record["indexes"]],
                 "removed": removed and RemovedRecord.from_json(removed),

@@ -1,6 +1,5 @@
 """Joining stores of one model: their parts and indexes are taken over as they are, nothing is computed again."""
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -72,7 +71,7 @@ def take_part(other: Store, part: PartRecord, path: Path, number: int) -> PartRe
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     for name in part.files:
-        link_or_copy(other.part_folder(part) / name, temporary / name)
+        copy_durably(other.part_folder(part) / name, temporary / name)
     write_json(temporary / PART_RECORD, asdict(taken))
     rename_durably(temporary, final)
     return taken
@@ -81,18 +80,15 @@ def take_part(other: Store, part: PartRecord, path: Path, number: int) -> PartRe
 def take_index(other: Store, index: IndexRecord, path: Path, name: str) -> IndexRecord:
     temporary = path / f".{name}.partial"
     temporary.unlink(missing_ok=True)
-    link_or_copy(other.index_file(index), temporary)
+    copy_durably(other.index_file(index), temporary)
     rename_durably(temporary, path / name)
     return replace(index, name=name, trained=None)  # only the first index is ever extended
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """No file of a store ever changes, so two stores can share one; on another disk it is copied."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        flush_to_disk(target)
+def copy_durably(source: Path, target: Path) -> None:
+    """A copy and not a link: whoever damages one store's file must not damage the other store."""
+    shutil.copyfile(source, target)
+    flush_to_disk(target)
 
 
 def removed_of(store: Store, others: Sequence[Store]) -> NDArray[np.int64]:

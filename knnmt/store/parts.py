@@ -128,7 +128,7 @@ def now() -> str:
 
 def next_part(path: Path) -> int:
     """A number that no part of any version has."""
-    return max((int(folder.name) for folder in (path / PARTS).glob("[0-9]*")), default=-1) + 1
+    return max((int(folder.name) for folder in (path / PARTS).iterdir() if folder.name.isdecimal()), default=-1) + 1
 
 
 def join_parts(path: Path, parts: Sequence[PartRecord]) -> PartRecord:
@@ -179,7 +179,8 @@ def place_part(
 
 def finished_parts(store: Path) -> list[PartRecord]:
     """The parts that a build has completed so far, in order."""
-    folders = sorted(folder for folder in (store / PARTS).glob("[0-9]*") if (folder / PART_RECORD).is_file())
+    numbered = sorted(folder for folder in (store / PARTS).glob("[0-9]*") if folder.name.isdecimal())
+    folders = [folder for folder in numbered if (folder / PART_RECORD).is_file()]
     return [read_part_record(folder) for folder in folders]
 
 

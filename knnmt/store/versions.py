@@ -4,6 +4,7 @@ A change first writes its files under names that nobody uses, then the manifest 
 comes after a writer that was killed, finds the store as it was before the change or as it is after it.
 """
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,12 @@ from knnmt.store.parts import now
 VERSIONS = "versions"
 LOCK = ".lock"
 VERSIONS_KEPT = 10
+# Names that a store gives. What is called otherwise is somebody else's: it is neither read nor removed.
+VERSION_NAME = re.compile(r"\d{6,}\.json")
+PART_NAME = re.compile(r"\d{6,}|\.\d{6,}\.partial")
+FILE_NAME = re.compile(
+    r"index(-\d{6,}(-\d+)?)?(\.trained)?\.faiss|removed-\d+\.npy|\.(index|removed|manifest).*\.partial"
+)
 
 
 @contextmanager
@@ -81,10 +88,14 @@ def version_file(path: Path, version: int) -> Path:
 
 def versions_of(store: Store) -> list[Manifest]:
     """The versions that are kept, oldest first; the last is the store as it is."""
-    files = sorted((store.path / VERSIONS).glob("[0-9]*.json"))
     numbers = range(store.manifest.oldest, store.manifest.version)
-    kept = [manifest_in(file) for file in files if int(file.stem) in numbers]
+    kept = [manifest_in(file) for file in version_files(store.path) if int(file.stem) in numbers]
     return [*kept, store.manifest]
+
+
+def version_files(path: Path) -> list[Path]:
+    """The files of versions, oldest first; what else may lie in the folder is not ours."""
+    return sorted(file for file in (path / VERSIONS).glob("*.json") if VERSION_NAME.fullmatch(file.name))
 
 
 def roll_back(path: str | Path, version: int) -> Store:
@@ -103,15 +114,15 @@ def roll_back(path: str | Path, version: int) -> Store:
 def clear(path: Path) -> None:
     """Remove versions too old to keep, versions that never came to be, and files that no version names."""
     current = read_manifest(path)
-    for file in (path / VERSIONS).glob("[0-9]*.json"):
+    for file in version_files(path):
         if not max(current.oldest, current.version - VERSIONS_KEPT + 1) <= int(file.stem) <= current.version:
             file.unlink()
-    kept = [current, *map(manifest_in, (path / VERSIONS).glob("[0-9]*.json"))]
+    kept = [current, *map(manifest_in, version_files(path))]
     needed = {file for manifest in kept for file in files_of(path, manifest)}
     folders = {file.parent for file in needed}
     for part in (path / PARTS).iterdir():
-        if part not in folders:
+        if part not in folders and PART_NAME.fullmatch(part.name) and part.is_dir():
             shutil.rmtree(part)
-    for file in [*path.glob("index*.faiss"), *path.glob("removed-*.npy"), *path.glob(".*.partial")]:
-        if file not in needed:
+    for file in path.iterdir():
+        if file not in needed and FILE_NAME.fullmatch(file.name) and file.is_file():
             file.unlink()

@@ -17,6 +17,7 @@ from knnmt.text.corpus import Segment, one_line
 from knnmt.text.inputs import ending_of, is_gzipped, reason_of
 from knnmt.text.languages import normal_code
 from knnmt.text.markup import LANG
+from knnmt.text.tables import guarded
 from knnmt.text.tmx import ATTRIBUTES
 from knnmt.text.units import Languages, utc_time
 
@@ -100,7 +101,7 @@ def write_tsv(file: BinaryIO, segments: Iterable[Segment], languages: Languages)
 
 def write_csv(file: BinaryIO, segments: Iterable[Segment], languages: Languages) -> None:  # noqa: ARG001
     rows = csv.writer(TextAsBytes(file), lineterminator="\n")
-    rows.writerows(table_of(segments))
+    rows.writerows([guarded(cell) for cell in cells] for cells in table_of(segments))
 
 
 class TextAsBytes:

@@ -1,6 +1,7 @@
 """JSON lines: an object a pair, its other texts kept as metadata."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A name that stands twice would hide one of its values."""
     record = dict(pairs)
     if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"has {next(name for name in names if names.count(name) > 1)!r} twice")
+        times = Counter(name for name, _ in pairs)
+        raise ValueError(f"has {next(name for name in times if times[name] > 1)!r} twice")
     return record
 
 

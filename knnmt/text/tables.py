@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +122,8 @@ def language_sides(names: list[str], languages: Languages) -> tuple[int, int] | 
 def layout_of_header(names: list[str], source: int, target: int, *, where: str) -> Layout:
     if source == target:
         raise CorpusError(f"{where}: the column {names[source]!r} is chosen for both sides")
-    twice = next((name for name in names if name and names.count(name) > 1), None)
+    times = Counter(names)
+    twice = next((name for name in names if name and times[name] > 1), None)
     if twice is not None:
         raise CorpusError(f"{where} names the column {twice!r} twice")
     others = [(at, other_name(name, at)) for at, name in enumerate(names) if at not in (source, target)]
@@ -160,6 +162,20 @@ def width_of(line: str, separator: str) -> int:
         return 0
 
 
+# What makes a spreadsheet take a cell for a formula, behind any apostrophes.
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def guarded(cell: str) -> str:
+    """A cell as an export writes it: with an apostrophe where a spreadsheet would otherwise compute it."""
+    return f"'{cell}" if FORMULA.match(cell) else cell
+
+
+def unguarded(cell: str) -> str:
+    """The cell without what `guarded` put before it."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
+
+
 def quoted_rows(path: Path, separator: str) -> Iterator[Row]:
     """Rows of a CSV file; a quoted cell may hold line breaks."""
     csv.field_size_limit(LONGEST)  # of the whole process, but 128 KB would be less than in every other format
@@ -171,4 +187,4 @@ def quoted_rows(path: Path, separator: str) -> Iterator[Row]:
             raise CorpusError(f"{path}: line {rows.line_num} is not CSV: {error}; is a quote not closed?") from error
         if cells is None:
             return
-        yield rows.line_num, cells if any(cell.strip() for cell in cells) else []
+        yield rows.line_num, [unguarded(cell) for cell in cells] if any(cell.strip() for cell in cells) else []

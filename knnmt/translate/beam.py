@@ -4,9 +4,10 @@ Sentences that are done leave the batch; only the best few continuations of each
 in at their own tokens alone.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,31 +18,28 @@ from knnmt.engine.projection import NextTokens
 from knnmt.engine.stepping import Stepper
 from knnmt.models.translation_model import TranslationModel
 
-# Names of `generate`'s settings that change which tokens may follow, and that this search does not know.
-# A model that asks for one of them is left to `generate` itself.
-FOREIGN_RULES = {
-    "do_sample": (None, False),
-    "encoder_no_repeat_ngram_size": (None, 0),
-    "encoder_repetition_penalty": (None, 1.0),
-    "exponential_decay_length_penalty": (None,),
-    "begin_suppress_tokens": (None,),
-    "guidance_scale": (None, 1, 1.0),
-    "no_repeat_ngram_size": (None, 0),
-    "num_beam_groups": (None, 1),
-    "repetition_penalty": (None, 1.0),
-    "sequence_bias": (None,),
-    "min_new_tokens": (None, 0),
-    "max_new_tokens": (None,),
-    "constraints": (None,),
-    "force_words_ids": (None,),
-    "penalty_alpha": (None,),
-    "remove_invalid_values": (None, False),
-    "diversity_penalty": (None, 0.0),
-    "max_time": (None,),
-    "num_return_sequences": (None, 1),
-    "stop_strings": (None,),
-    "watermarking_config": (None,),
-}
+log = logging.getLogger(__name__)
+
+# Settings of `generate` that this search follows.
+FOLLOWED = {
+    "bad_words_ids", "bos_token_id", "decoder_start_token_id", "early_stopping", "eos_token_id", "forced_bos_token_id",
+    "forced_eos_token_id", "length_penalty", "max_length", "min_length", "num_beams", "pad_token_id",
+    "renormalize_logits", "suppress_tokens",
+}  # fmt: skip
+# Settings that cannot change which tokens beam search chooses: how to compute, what else to return, how to sample.
+WITHOUT_EFFECT = {
+    "_from_model_config", "cache_config", "cache_implementation", "compile_config", "disable_compile", "epsilon_cutoff",
+    "eta_cutoff", "is_encoder_decoder", "low_memory", "max_cache_len", "min_p", "output_attentions",
+    "output_hidden_states", "output_logits", "output_scores", "prefill_chunk_size", "return_dict_in_generate",
+    "temperature", "top_h", "top_k", "top_p", "transformers_version", "typical_p", "use_cache",
+}  # fmt: skip
+# Values with which any other setting asks for nothing.
+NEUTRAL = {
+    "do_sample": (False,), "diversity_penalty": (0.0,), "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1.0,), "guidance_scale": (1.0,), "min_new_tokens": (0,),
+    "no_repeat_ngram_size": (0,), "num_beam_groups": (1,), "num_return_sequences": (1,),
+    "remove_invalid_values": (False,), "repetition_penalty": (1.0,), "token_healing": (False,),
+}  # fmt: skip
 
 
 Floats = NDArray[np.float32]
@@ -53,7 +51,7 @@ class Proposal(NamedTuple):
 
     scores: torch.Tensor  # [rows, most]
     tokens: torch.Tensor  # [rows, most]
-    discount: torch.Tensor  # [rows, 1]: logit + discount is the score of any token that no neighbour speaks for
+    score: Callable[[torch.Tensor], torch.Tensor]  # of any given tokens [rows, n]: their scores [rows, n]
 
 
 Propose = Callable[[NextTokens, int], Proposal]  # from the model's own next tokens, and how many are wanted
@@ -81,14 +79,20 @@ class Hypothesis:
     score: float
     total: float
     tokens: list[int]
+    unfinished: bool = False  # the longest output ended it, not the model
 
 
 def rules_of(model: TranslationModel, beam: int) -> BeamRules | None:
     """The model's own rules; None where they hold something that only `generate` knows."""
     settings = model.network.generation_config
     bad_words = settings.bad_words_ids or []
-    foreign = any(getattr(settings, name, None) not in plain for name, plain in FOREIGN_RULES.items())
-    if foreign or isinstance(settings.eos_token_id, list) or any(len(word) > 1 for word in bad_words):
+    foreign = foreign_settings(settings.to_dict())
+    if isinstance(settings.eos_token_id, list):
+        foreign.append("eos_token_id")
+    if any(len(word) > 1 for word in bad_words):
+        foreign.append("bad_words_ids")
+    if foreign:
+        log.debug("decoding is left to generate: the model's generation config sets %s", ", ".join(foreign))
         return None
     return BeamRules(
         beam=beam,
@@ -103,6 +107,16 @@ def rules_of(model: TranslationModel, beam: int) -> BeamRules | None:
     )
 
 
+def foreign_settings(settings: dict[str, Any]) -> list[str]:
+    """Names of settings that ask for something this search does not know, whatever they may be."""
+    known = FOLLOWED | WITHOUT_EFFECT
+    return [
+        name
+        for name, value in settings.items()
+        if value is not None and name not in known and value not in NEUTRAL.get(name, ())
+    ]
+
+
 def longest_output(model: TranslationModel) -> int:
     """The model's own limit of output tokens, the start token included; where it names none, all its positions."""
     return int(model.network.generation_config.max_length or model.positions)
@@ -111,7 +125,7 @@ def longest_output(model: TranslationModel) -> int:
 def propose_plainly(following: NextTokens, most: int) -> Proposal:
     """The model's own best continuations."""
     ranking = following.rank(most)
-    return Proposal(ranking.logits - ranking.total, ranking.tokens, -ranking.total)
+    return Proposal(ranking.logits - ranking.total, ranking.tokens, lambda tokens: following.at(tokens) - ranking.total)
 
 
 class Finished:
@@ -121,8 +135,8 @@ class Finished:
         self.rules = rules
         self.best: list[Hypothesis] = []
 
-    def add(self, total: float, tokens: list[int], length: int) -> None:
-        self.best.append(Hypothesis(total / length**self.rules.length_penalty, total, tokens))
+    def add(self, total: float, tokens: list[int], length: int, *, unfinished: bool = False) -> None:
+        self.best.append(Hypothesis(total / length**self.rules.length_penalty, total, tokens, unfinished))
         self.best.sort(key=lambda hypothesis: -hypothesis.score)
         del self.best[self.rules.beam :]
 
@@ -156,6 +170,7 @@ class BeamSearch:
         # [sentences, beams, time]; at first all beams are one
         self.sequences = np.tile(np.array(self.model.decoder_prefix), (len(ids), 1, 1))
         self.scores = np.zeros((len(ids), 1), np.float32)  # [sentences, beams]
+        self.would_end: NDArray[np.bool_] | None = None  # [sentences, beams], where the end is forced upon all
         with self.stepper.attached():
             self._advance(self.stepper.begin(ids, mask))
             while len(self.active):
@@ -188,25 +203,27 @@ class BeamSearch:
         """The best continuations of each row; what the rules do not allow is infinitely bad."""
         length = self.sequences.shape[-1]
         if self.rules.forced_end is not None and length == self.rules.max_length - 1:
-            return self._forced(self.scores.size, most, self.rules.forced_end)
+            return self._forced(following, most, self.rules.forced_end)
         banned = [*self.rules.banned, *([self.rules.end] if length < self.rules.min_length else [])]
         proposal = self.propose(following, most + len(banned))
         scores, tokens = proposal.scores.cpu().numpy(), proposal.tokens.cpu().numpy()
         if banned and self.rules.renormalize:
-            scores = scores - self._share_left(following, proposal, banned)
+            scores = scores - self._share_left(proposal, banned)
         for token in banned:
             scores = np.where(tokens == token, np.float32(-np.inf), scores)
         return scores, tokens
 
-    def _share_left(self, following: NextTokens, proposal: Proposal, banned: list[int]) -> Floats:
+    def _share_left(self, proposal: Proposal, banned: list[int]) -> Floats:
         """The logarithm of what tokens that are not banned have together, [rows, 1]."""
-        never = torch.tensor(banned, device=self.device).expand(len(proposal.scores), -1)
-        lost = (following.at(never) + proposal.discount).exp().sum(dim=-1, keepdim=True)
+        never = torch.tensor(sorted(set(banned)), device=self.device).expand(len(proposal.scores), -1)
+        lost = proposal.score(never).exp().sum(dim=-1, keepdim=True)
         left: Floats = torch.log1p(-lost).cpu().numpy()
         return left
 
-    def _forced(self, rows: int, most: int, token: int) -> tuple[Floats, Numbers]:
-        """One token and no other."""
+    def _forced(self, following: NextTokens, most: int, token: int) -> tuple[Floats, Numbers]:
+        """One token and no other; it is known which rows would have chosen it anyway."""
+        rows = self.scores.size
+        self.would_end = (self.propose(following, 1).tokens[:, 0] == token).cpu().numpy().reshape(len(self.active), -1)
         scores = np.full((rows, most), -np.inf, np.float32)
         scores[:, 0] = 0.0
         return scores, np.full((rows, most), token)
@@ -217,7 +234,10 @@ class BeamSearch:
         for row, place in zip(*np.nonzero(ended), strict=True):
             before = self.sequences[row, parents[row, place], prefix:].tolist()
             finished = self.finished[self.active[row]]
-            finished.add(float(scores[row, place]), [*before, int(tokens[row, place])], length)
+            ends = tokens[row, place] == self.rules.end and (
+                self.would_end is None or self.would_end[row, parents[row, place]]
+            )
+            finished.add(float(scores[row, place]), [*before, int(tokens[row, place])], length, unfinished=not ends)
 
     def _keep_running(self, parents: Numbers, length: int) -> None:
         """Drop the sentences that are done, and bring the caches in line with the beams that go on."""

@@ -14,7 +14,7 @@ from knnmt.engine.projection import NextTokens, Ranking
 from knnmt.errors import SettingsError
 from knnmt.models.architectures import KeySite
 from knnmt.translate.beam import Proposal, Propose, propose_plainly
-from knnmt.translate.mixing import mix, mix_best, neighbour_weights
+from knnmt.translate.mixing import mix, mix_at, mix_best, neighbour_weights
 from knnmt.translate.retriever import Neighbours, Retriever
 
 PAPER_K = 64
@@ -163,6 +163,11 @@ def proposer(find: Callable[[Ranking], Found], weight: float) -> Propose:
     def propose(following: NextTokens, most: int) -> Proposal:
         ranking = following.rank(most)
         tokens, weights = find(ranking)
-        return Proposal(*mix_best(ranking, following.at(tokens), tokens, weights, weight))
+        scores, best = mix_best(ranking, following.at(tokens), tokens, weights, weight)
+
+        def score(wanted: torch.Tensor) -> torch.Tensor:
+            return mix_at(following.at(wanted) - ranking.total, wanted, tokens, weights, weight)
+
+        return Proposal(scores, best, score)
 
     return propose

@@ -11,10 +11,11 @@ from knnmt.engine.projection import Ranking
 
 
 def neighbour_weights(distances: torch.Tensor, temperature: float, trust: torch.Tensor | None = None) -> torch.Tensor:
-    """Weights [n, k] that sum to 1 a row, from squared distances [n, k]; infinite distance: no weight.
+    """Weights [n, k] that sum to 1 a row, from squared distances [n, k]; a distance that is infinite or NaN: no weight.
 
     `trust` [n, k] is a factor on the mass of each neighbour. A row without any neighbour is all zeros.
     """
+    distances = torch.where(distances.isnan(), torch.inf, distances)  # else one NaN would silence the whole row
     nearest = distances.amin(dim=-1, keepdim=True)
     scores = (nearest - distances) / temperature  # subtracted first: large distances keep their digits
     if trust is not None:
@@ -52,14 +53,21 @@ def mix(logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weigh
     return mixed.scatter(-1, tokens, torch.logaddexp(mixed.gather(-1, tokens), added))
 
 
+def mix_at(
+    logarithms: torch.Tensor, wanted: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: float
+) -> torch.Tensor:
+    """`mix` at given tokens alone, [n, m]: `wanted` [n, m] and the model's logarithms of their probabilities."""
+    same = wanted[:, :, None] == tokens[:, None, :]  # [n, m, k]
+    kept, added = shares(same, weights, weight)
+    return torch.where(same.any(dim=-1), torch.logaddexp(logarithms + kept, added), logarithms + kept)
+
+
 def mix_best(
     ranking: Ranking, logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The best of `mix`, scores and tokens [n, most], without computing the rest.
 
     `ranking` are the model's own best; `logits` are those of the neighbours' tokens, all [n, k].
-
-    The third, [n, 1], is what the logit of a token that is nobody's neighbour lacks to its score.
 
     A token that is nobody's neighbour keeps its rank among its like. So the best of the mixture are among the model's
     best and the neighbours' tokens.
@@ -72,4 +80,4 @@ def mix_best(
     among_neighbours = (ranking.tokens[:, :, None] == tokens[:, None, :]).any(dim=-1)  # [n, most]
     plain = (ranking.logits + discount).masked_fill(among_neighbours, -torch.inf)
     scores, at = torch.cat([mixed, plain], dim=-1).topk(ranking.tokens.shape[1], dim=-1)
-    return scores, torch.cat([tokens, ranking.tokens], dim=-1).gather(-1, at), discount
+    return scores, torch.cat([tokens, ranking.tokens], dim=-1).gather(-1, at)

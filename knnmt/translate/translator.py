@@ -178,21 +178,23 @@ class Translator:
                 input_ids=ids, attention_mask=mask, num_beams=self.settings.beam, max_length=longest, **model.generation
             )
             outputs = [text_tokens(row, model) for row in rows.tolist()]
-            totals = [self._log_probability(ids[row : row + 1], tokens) for row, tokens in enumerate(outputs)]
-        return [Hypothesis(total / len(tokens), total, tokens) for total, tokens in zip(totals, outputs, strict=True)]
+            return [self._judged(ids[row : row + 1], tokens, longest) for row, tokens in enumerate(outputs)]
 
-    def _log_probability(self, ids: torch.Tensor, tokens: list[int]) -> float:
-        """Of given output tokens; source ids are [1, time]."""
+    def _judged(self, ids: torch.Tensor, tokens: list[int], longest: int) -> Hypothesis:
+        """Given output tokens with their log-probability; source ids are [1, time]."""
         model = self.translation_model
         source = [token for token in ids[0].tolist() if token != model.padding]
         logits = model.network(**model.teacher_forcing([source], [tokens]), use_cache=False).logits
         logarithms = torch.log_softmax(logits[0, len(model.decoder_prefix) - 1 :].float(), dim=-1)
-        return float(logarithms.gather(1, torch.tensor(tokens, device=logits.device)[:, None]).sum())
+        total = float(logarithms.gather(1, torch.tensor(tokens, device=logits.device)[:, None]).sum())
+        at_limit = len(model.decoder_prefix) + len(tokens) >= longest
+        unfinished = at_limit and int(logarithms[-1].argmax()) != model.end_token
+        return Hypothesis(total / len(tokens), total, tokens, unfinished)
 
     def _translation(self, text: str, output: Hypothesis, cut: bool) -> Translation:
         model = self.translation_model
-        reached = len(model.decoder_prefix) + len(output.tokens) >= longest_output(model)
-        return Translation(text, model.decode(output.tokens), tuple(output.tokens), output.total, cut, reached)
+        text_out = model.decode(output.tokens)
+        return Translation(text, text_out, tuple(output.tokens), output.total, cut, output.unfinished)
 
     def retrieving(self) -> AbstractContextManager[None]:
         """Inside, the model's distribution is the mixed one."""
@@ -277,6 +279,7 @@ def attach_retrieval(
     k: int | None = None,
     temperature: float | None = None,
     weight: float | None = None,
+    certain: float | None = None,
     nprobe: int | None = None,
     where: Sequence[str] = (),
 ) -> Iterator[None]:
@@ -284,7 +287,7 @@ def attach_retrieval(
     retriever = open_retriever(stores, nprobe=nprobe, where=where)
     record = retriever.stores[0].manifest.model
     check_fingerprint(retriever.stores[0], record, fingerprint(model, tokenizer), "the one given")
-    settings = settings_for(retriever, k=k, temperature=temperature, weight=weight)
+    settings = settings_for(retriever, k=k, temperature=temperature, weight=weight, certain=certain)
     site = key_site_of(model, record.key_site)
     with lock_of(model), mixing_in(model, site, retriever, settings):
         yield

@@ -1,13 +1,16 @@
 """Lines from pipes: blocks, order, and no waiting for lines that do not come."""
 
+import contextlib
 import io
 import os
 import threading
+from typing import Any
 
 import pytest
 
 from knnmt import CorpusError
-from knnmt.cli.streaming import line_blocks
+from knnmt.cli import streaming
+from knnmt.cli.streaming import UnendedLine, line_blocks
 
 
 @pytest.mark.parametrize(
@@ -59,3 +62,43 @@ def test_one_line_is_answered_before_the_next_is_sent() -> None:
 def test_bad_bytes_name_the_line() -> None:
     with pytest.raises(CorpusError, match="line 3 is not UTF-8"):
         list(line_blocks(io.BytesIO(b"a\nb\n\xff\n")))
+
+
+def piped(data: bytes) -> list[str]:
+    reading, writing = os.pipe()
+
+    def send() -> None:
+        with os.fdopen(writing, "wb") as stream, contextlib.suppress(BrokenPipeError):
+            stream.write(data)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with os.fdopen(reading, "rb") as stream:
+        lines = [line for block in line_blocks(stream) for line in block]
+    sender.join()
+    return lines
+
+
+def test_a_long_line_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pieces of a line that comes in many are kept, and not copied with every further one."""
+    joined: list[int] = []
+    monkeypatch.setattr(UnendedLine, "taken", recording(UnendedLine.taken, joined))
+    long = "ä" * 500_000
+    assert piped(f"a\n{long}\nb".encode()) == ["a", long, "b"]
+    assert len(joined) <= 4
+    assert max(joined) <= len(long.encode())
+
+
+def recording(method: Any, sizes: list[int]) -> Any:
+    def recorded(line: UnendedLine) -> bytes:
+        sizes.append(line.bytes)
+        taken: bytes = method(line)
+        return taken
+
+    return recorded
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "LONGEST_LINE", 1 << 20)
+    with pytest.raises(CorpusError, match="a line of more than 1 MB"):
+        piped(b"x" * (3 << 20))

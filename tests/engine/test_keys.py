@@ -1,5 +1,6 @@
 """Keys are the same however they are made: one token at a time with a cache, all at once, alone or in a batch."""
 
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,10 +9,12 @@ import torch
 from tiny_models import ARCHITECTURES, ENGLISH, GERMAN, generate, generated_targets, tiny_model
 from torch import nn
 
+from knnmt import Translator
 from knnmt.engine.keys import catching_keys, teacher_forced_keys
 from knnmt.errors import ModelError
 from knnmt.models.architectures import KeySite, key_site_of, module_at
 from knnmt.models.translation_model import TranslationModel
+from knnmt.translate.decoding import SearchSettings
 
 TOLERANCE = 3e-4  # the keys' values are about 1
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
@@ -166,3 +169,17 @@ def test_no_hook_stays(name: str) -> None:
     with pytest.raises(ZeroDivisionError), catching_keys(network, site):
         raise ZeroDivisionError
     assert not any(module._forward_pre_hooks for module in network.modules())
+
+
+def test_keys_are_read_while_another_thread_translates() -> None:
+    """A hook sees every forward pass of its network: whoever runs one holds the network's lock."""
+    model = tiny_model("marian")
+    translator = Translator(model, None, SearchSettings(beam=2, weight=0))
+    expected = translator.translate(list(GERMAN))
+    inputs = model.teacher_forcing(model.encode_sources(["eins zwei"]), model.encode_targets(["one two"]))
+    keys = teacher_forced_keys(model.network, model.key_site, inputs)
+    with ThreadPoolExecutor(3) as pool:
+        read = [pool.submit(teacher_forced_keys, model.network, model.key_site, inputs) for _ in range(48)]
+        translated = [pool.submit(translator.translate, list(GERMAN)) for _ in range(12)]
+        assert all(torch.equal(one.result(), keys) for one in read)
+        assert all(one.result() == expected for one in translated)

@@ -46,3 +46,14 @@ def test_a_key_finds_itself() -> None:
     assert found[:, 0].tolist() == list(range(300))
     assert (distances >= 0).all()
     assert distances.max() < 1e-2
+
+
+@pytest.mark.parametrize("offset", [0, 100, 300, 1000])
+def test_keys_far_from_the_origin_are_told_apart(offset: float) -> None:
+    random = np.random.default_rng(5)
+    keys = (random.normal(size=(20_000, 64)) + offset).astype(np.float32)
+    asked = (random.normal(size=(8, 64)) + offset).astype(np.float32)
+    _, found = ExactSearch(keys).search(asked, 16)
+    expected = np.argsort(cdist_squared(asked, keys), axis=1)[:, :16]
+    shared = [len(set(one) & set(other)) for one, other in zip(found.tolist(), expected.tolist(), strict=True)]
+    assert sum(shared) >= 0.99 * expected.size

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from knnmt import SettingsError, StoreError
 from knnmt.search.index import (
@@ -16,7 +17,8 @@ from knnmt.search.index import (
     make_index,
     measure_recall,
     open_index,
-    take,
+    squared_distances,
+    train,
     was_automatic,
 )
 
@@ -144,13 +146,31 @@ def test_recall_counts_what_is_missing(tmp_path: Path) -> None:
     assert measure_recall(open_index(tmp_path / "index", None), keys, np.random.default_rng(0))["recall"] < 0.5
 
 
-def test_training_sample_comes_from_everywhere() -> None:
+def test_training_sample_comes_from_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A length-sorted store must not bias the clusters: every part gives its share."""
+    seen: list[NDArray[np.float32]] = []
+
+    class Untrained:
+        is_trained = False
+
+        def train(self, sample: NDArray[np.float32]) -> None:
+            seen.append(sample)
+
+    monkeypatch.setattr("knnmt.search.index.ivf_of", lambda _: None)
+    monkeypatch.setattr("knnmt.search.index.TRAINING_KEYS_PER_CLUSTER", 2)
     keys = [np.full((1000, 4), part, np.float16) for part in range(5)]
-    chosen = np.sort(np.random.default_rng(0).choice(5000, 1000, replace=False))
-    sample = take(keys, chosen)
-    assert sample.tolist() == [[float(entry // 1000)] * 4 for entry in chosen]
-    assert set(sample[:, 0]) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    train(Untrained(), keys, np.random.default_rng(0), "PQ2")
+    parts, counts = np.unique(seen[0][:, 0], return_counts=True)
+    assert parts.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert counts.sum() == 2048
+    assert counts.min() > 300
+
+
+def test_distances_to_keys_that_are_not_there_are_refused() -> None:
+    queries, keys = np.zeros((2, 4), np.float32), np.zeros((3, 4), np.float32)
+    for places in (np.array([[0], [3]]), np.array([[0]])):
+        with pytest.raises(ValueError, match="past the end"):
+            squared_distances(queries, keys, places)
 
 
 def test_exact_distances_over_parts() -> None:

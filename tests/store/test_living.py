@@ -142,11 +142,11 @@ class TestAdding:
 
 
 def part_of(entries: int) -> PartRecord:
-    return PartRecord("", entries, 1, 0, {}, "", {"keys.npy": FileRecord(0, "")})
+    return PartRecord("000000", entries, 1, 0, {}, "", {"keys.npy": FileRecord(0, "")})
 
 
 def index_of(entries: int) -> IndexRecord:
-    return IndexRecord("", entries, "Flat", None, {}, FileRecord(0, ""))
+    return IndexRecord("index.faiss", entries, "Flat", None, {}, FileRecord(0, ""))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What is written is read again: the same texts, times and metadata, whatever they hold."""
 
+import csv
 import gzip
 import json
 from collections.abc import Iterator
@@ -224,3 +225,17 @@ def test_segments_are_written_while_they_come(tmp_path: Path) -> None:
     assert write_memory(tmp_path / "a.tmx", many(), LANGUAGES) == 20_000
     assert sizes == sorted(set(sizes))
     assert gzip.compress((tmp_path / "a.tmx").read_bytes())
+
+
+FORMULAS = ["=1+1", "+49", "-5", "@SUM(A1)", "'=1", "''-x", "\t=1", "'quoted'", "plain", "a=b"]
+
+
+def test_a_spreadsheet_computes_no_cell_and_reading_gives_the_text_back(tmp_path: Path) -> None:
+    file = tmp_path / "memory.csv"
+    segments = [Segment(text, f"{text} too", "house", number) for number, text in enumerate(FORMULAS)]
+    write_memory(file, segments, ("de", "en"))
+    with file.open(encoding="utf-8", newline="") as lines:
+        cells = [cell for row in csv.reader(lines) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    read = [(pair.source, pair.target) for pair in Corpus(file, languages=LANGUAGES, name="memory").segments(Skipped())]
+    assert read == [(text.strip(), f"{text} too".strip()) for text in FORMULAS]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from parallel_text import STEADILY, TEXT, message, one_file, pairs_of
 
 from knnmt.text.corpus import Segment, Skipped
+from knnmt.text.jsonl import object_of_pairs
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,10 @@ def test_jsonl_language_codes(
 ) -> None:
     record = {"translation": {key: key for key in keys}}
     assert pairs_of(one_file(tmp_path / "text.jsonl", json.dumps(record), languages)) == [expected]
+
+
+def test_a_name_that_stands_twice_among_many_is_found_in_one_pass() -> None:
+    """Comparing each of them with all others would take minutes."""
+    names = [(f"name {number}", "") for number in range(200_000)]
+    with pytest.raises(ValueError, match="'name 199999' twice"):
+        object_of_pairs([*names, names[-1]])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from knnmt.errors import CorpusError
 from knnmt.text.corpus import Corpus
-from knnmt.text.tables import read_table
+from knnmt.text.tables import layout_of_header, read_table
 from knnmt.text.units import Unit
 
 TIME = "2024-05-01T12:00:00Z"
@@ -212,3 +212,11 @@ def test_what_the_csv_module_writes_is_read(
         for target, note, source in rows
     ]
     assert found == expected
+
+
+def test_a_header_of_many_names_is_read_in_one_pass() -> None:
+    """Comparing each of them with all others would take minutes."""
+    names = ["source", "target", *(f"name {number}" for number in range(200_000))]
+    assert layout_of_header(names, 0, 1, where="row 1").source == 0
+    with pytest.raises(CorpusError, match="'name 199999' twice"):
+        layout_of_header([*names, names[-1]], 0, 1, where="row 1")

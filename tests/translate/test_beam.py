@@ -71,6 +71,24 @@ def test_with_neighbours(name: str, weight: float) -> None:
     assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
 
+class MemoryOfEnds(RandomMemory):
+    """A memory in which most sentences end at once."""
+
+    def __init__(self, model: TranslationModel) -> None:
+        super().__init__(model)
+        self.tokens[::2] = model.end_token
+
+
+@pytest.mark.parametrize("name", ["marian", "mbart-50", "t5"])
+def test_what_neighbours_give_to_a_banned_token_is_shared_out(name: str) -> None:
+    """With a minimum length, the end token is banned; what it would have had goes to the others, as in `generate`."""
+    model = tiny_model(name)
+    memory: Any = MemoryOfEnds(model)
+    translator = Translator(model, memory, SearchSettings(k=8, temperature=3.0, weight=0.6, beam=4, exact=True))
+    with changed(model.network.generation_config, {"min_length": 9, "renormalize_logits": True}):
+        assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
+
+
 CHANGES = [
     {"length_penalty": 0.2},
     {"length_penalty": 2.0},
@@ -219,3 +237,16 @@ def test_generate_does_without_neighbours_at_the_same_steps(store: Store) -> Non
     assert [tuple(one.tokens) for one in translator._generate(ids, mask)] == ours
     always = Translator.from_store(store.path, k=8, beam=2)
     assert [one.tokens for one in always.translations(texts)] != ours
+
+
+@pytest.mark.parametrize("name", ["no_repeat_ngram_size", "a_rule_of_next_year"])
+def test_a_setting_that_is_not_understood_is_left_to_generate(name: str) -> None:
+    model = tiny_model("marian")
+    settings = model.network.generation_config
+    assert rules_of(model, 5) is not None
+    setattr(settings, name, 3)
+    try:
+        assert rules_of(model, 5) is None
+    finally:
+        delattr(settings, name) if name == "a_rule_of_next_year" else setattr(settings, name, None)
+    assert rules_of(model, 5) is not None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from knnmt.engine.projection import AllLogits
-from knnmt.translate.mixing import alike, mix, mix_best, neighbour_weights, token_masses
+from knnmt.translate.mixing import alike, mix, mix_at, mix_best, neighbour_weights, token_masses
 
 INF = math.inf
 LN2 = math.log(2.0)
@@ -160,10 +160,18 @@ def test_mix_best_is_the_best_of_mix(search: dict[str, Any], most: int) -> None:
     everything = mix(logits, tokens, weights, search["weight"])
     following = AllLogits(logits)
     ranking = following.rank(most)
-    scores, best, _ = mix_best(ranking, following.at(tokens), tokens, weights, search["weight"])
+    scores, best = mix_best(ranking, following.at(tokens), tokens, weights, search["weight"])
     np.testing.assert_allclose(scores.numpy(), everything.topk(most).values.numpy(), atol=1e-4)
     np.testing.assert_allclose(scores.numpy(), everything.gather(-1, best).numpy(), atol=1e-4)
     assert all(len(set(row)) == most for row in best.tolist())
+    wanted = torch.arange(logits.shape[1]).expand(len(logits), -1)
+    given_tokens = mix_at(torch.log_softmax(logits, dim=-1), wanted, tokens, weights, search["weight"])
+    np.testing.assert_allclose(given_tokens.numpy(), everything.numpy(), atol=1e-4)
+
+
+def test_a_distance_that_is_no_number_takes_nothing_from_the_others() -> None:
+    weights = neighbour_weights(torch.tensor([[1.0, torch.nan, 1.0], [torch.nan, torch.nan, torch.nan]]), 10.0)
+    assert weights.tolist() == [[0.5, 0.0, 0.5], [0.0, 0.0, 0.0]]
 
 
 class LargestTensor(TorchDispatchMode):

@@ -1,6 +1,8 @@
 """The library as a user calls it."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import knnmt
 from knnmt import Corpus, SettingsError, Store, StoreError, Translator, attach_retrieval, build_store
 from knnmt.cli.demo import read_demo
 from knnmt.files import sha256_of
-from knnmt.models.translation_model import TranslationModel
+from knnmt.models.batching import pad
+from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.store.adding import add_to_store
 from knnmt.store.removing import remove_from_store
+from knnmt.store.versions import changing, commit
 
 TEXTS = ["Prüfen Sie den Akku.", "", "Ziehen Sie die Schraube mit 5 Nm an.", "   ", "Laden Sie den Akku auf."]
 
@@ -88,6 +92,20 @@ def test_an_output_that_reaches_the_limit_says_so(translator: Translator) -> Non
     assert translation.unfinished
     assert len(translation.tokens) == 3
     assert not translator.translations(["Prüfen Sie den Akku."])[0].unfinished
+
+
+def test_a_translation_that_ends_by_itself_at_the_limit_is_finished(translator: Translator) -> None:
+    base, settings = translator.base(), translator.model.generation_config
+    model, text, before = base.translation_model, "Prüfen Sie den Akku.", settings.max_length
+    length = len(model.decoder_prefix) + len(base.translations([text])[0].tokens)
+    ids, mask = pad(model.fitting_sources([text])[0], model.padding)
+    try:
+        for limit, unfinished in ((length, False), (length - 1, True)):
+            settings.max_length = limit
+            assert base.translations([text])[0].unfinished == unfinished
+            assert base._generate(ids, mask)[0].unfinished == unfinished
+    finally:
+        settings.max_length = before
 
 
 def test_threads_may_share_a_translator(translator: Translator) -> None:
@@ -247,3 +265,20 @@ def test_another_source_language_than_the_stores(tmp_path: Path) -> None:
 def test_a_model_of_one_pair_has_one_source_language(store: Store) -> None:
     with pytest.raises(SettingsError, match="--source-lang fr: builtin:de-en translates one language only"):
         Translator.from_store(store.path, source_lang="fr")
+
+
+def test_attach_retrieval_follows_the_tuned_certainty(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = shutil.copytree(store.path, tmp_path / "tuned")
+    with changing(tuned) as now:
+        commit(now, "tuned", tuned={"k": 4, "certain": 0.7})
+    seen: list[float] = []
+    monkeypatch.setattr(
+        "knnmt.translate.translator.mixing_in", lambda *given: nullcontext(seen.append(given[-1].certain))
+    )
+    model = load_model("builtin:de-en")
+    for given in ({}, {"certain": 0.9}):
+        with attach_retrieval(model.network, tuned, tokenizer=model.tokenizer, **given):
+            pass
+    assert seen == [0.7, 0.9]
