@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from knnmt.arrays import picked
 from knnmt.engine.projection import NextTokens
-from knnmt.engine.stepping import Stepper
+from knnmt.engine.stepping import Step, Stepper
 from knnmt.models.translation_model import TranslationModel
 
 # Names of `generate`'s settings that change which tokens may follow, and that this search does not know.
@@ -56,7 +56,7 @@ class Proposal(NamedTuple):
     discount: torch.Tensor  # [rows, 1]: logit + discount is the score of any token that no neighbour speaks for
 
 
-Propose = Callable[[NextTokens, int], Proposal]  # from the model's own next tokens, and how many are wanted
+Propose = Callable[[Step, int], Proposal]  # from what the model's step gave, and how many are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ def longest_output(model: TranslationModel) -> int:
     return int(model.network.generation_config.max_length or model.positions)
 
 
-def propose_plainly(following: NextTokens, most: int) -> Proposal:
+def propose_plainly(step: Step, most: int) -> Proposal:
     """The model's own best continuations."""
-    ranking = following.rank(most)
+    ranking = step.following.rank(most)
     return Proposal(ranking.logits - ranking.total, ranking.tokens, -ranking.total)
 
 
@@ -165,10 +165,10 @@ class BeamSearch:
     def _tensor(self, numbers: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(numbers).to(self.device)
 
-    def _advance(self, following: NextTokens) -> None:
+    def _advance(self, step: Step) -> None:
         """One step: choose continuations, set the finished ones aside, go on with the others."""
         beam, length = self.rules.beam, self.sequences.shape[-1] + 1
-        scores, parents, tokens = self._continuations(following, 2 * beam)
+        scores, parents, tokens = self._continuations(step, 2 * beam)
         ended = (tokens == self.rules.end) | (length >= self.rules.max_length)
         self._set_aside(scores[:, :beam], parents[:, :beam], tokens[:, :beam], ended[:, :beam])
         self.scores, order = best_of(scores + ended * np.float32(-1e9), beam)
@@ -177,23 +177,23 @@ class BeamSearch:
         self.sequences = np.concatenate([kept, tokens[:, :, None]], axis=-1)
         self._keep_running(parents, length)
 
-    def _continuations(self, following: NextTokens, most: int) -> tuple[Floats, Numbers, Numbers]:
+    def _continuations(self, step: Step, most: int) -> tuple[Floats, Numbers, Numbers]:
         """The best over all beams of a sentence: scores, parent beams and tokens, each [sentences, most]."""
-        scores, tokens = self._allowed(following, most)
+        scores, tokens = self._allowed(step, most)
         width, sentences = scores.shape[-1], len(self.active)
         best, at = best_of((self.scores.reshape(-1, 1) + scores).reshape(sentences, -1), most)
         return best, at // width, picked(tokens.reshape(sentences, -1), at)
 
-    def _allowed(self, following: NextTokens, most: int) -> tuple[Floats, Numbers]:
+    def _allowed(self, step: Step, most: int) -> tuple[Floats, Numbers]:
         """The best continuations of each row; what the rules do not allow is infinitely bad."""
         length = self.sequences.shape[-1]
         if self.rules.forced_end is not None and length == self.rules.max_length - 1:
             return self._forced(self.scores.size, most, self.rules.forced_end)
         banned = [*self.rules.banned, *([self.rules.end] if length < self.rules.min_length else [])]
-        proposal = self.propose(following, most + len(banned))
+        proposal = self.propose(step, most + len(banned))
         scores, tokens = proposal.scores.cpu().numpy(), proposal.tokens.cpu().numpy()
         if banned and self.rules.renormalize:
-            scores = scores - self._share_left(following, proposal, banned)
+            scores = scores - self._share_left(step.following, proposal, banned)
         for token in banned:
             scores = np.where(tokens == token, np.float32(-np.inf), scores)
         return scores, tokens
