@@ -13,6 +13,7 @@ import knnmt.translate.decoding
 from bench.systems import ONE_BATCH
 from knnmt import Translator
 from knnmt.engine.marian import MarianDecoder
+from knnmt.engine.network import NetworkDecoder
 from knnmt.engine.projection import AllLogits, LogitsByRows, Projection
 from knnmt.engine.stepping import Stepper
 from knnmt.translate.retriever import IndexedEntries, Retriever, StoreSearcher
@@ -20,7 +21,7 @@ from knnmt.translate.retriever import IndexedEntries, Retriever, StoreSearcher
 # What belongs to a phase; time spent in a later row inside an earlier one is counted for the later one only.
 PHASES: dict[str, list[tuple[Any, str]]] = {
     "encoder": [(Stepper, "begin")],
-    "decoder layers": [(Stepper, "run"), (MarianDecoder, "step")],
+    "decoder layers": [(NetworkDecoder, "run"), (MarianDecoder, "step")],
     "projection": [
         (Projection, "exactly"), (AllLogits, "rank"), (AllLogits, "at"), (LogitsByRows, "rank"), (LogitsByRows, "at"),
     ],

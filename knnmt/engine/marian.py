@@ -13,7 +13,9 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from knnmt.engine.packed import is_hooked, is_plain
+from knnmt.engine.decoder import Passed
+from knnmt.engine.keys import catching_keys
+from knnmt.engine.packed import is_plain, is_watched
 from knnmt.models.architectures import KEY_SITES
 from knnmt.models.translation_model import TranslationModel
 from knnmt.packing import PackedWeights, version_of
@@ -84,26 +86,25 @@ class MarianDecoder:
         self.pasts = [Past(len(encoded), source) for source in sources]
         self.spare = encoded.new_empty(0, 0)  # room for what is kept, handed on from layer to layer
 
-    def begin(self, prefix: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
-        """The states [sentences, time, dimension] of the decoder's prefix [sentences, time]."""
-        return torch.stack([self.step(tokens, silently=silently) for tokens in prefix.T], dim=1)
+    def begin(self, prefix: torch.Tensor) -> Passed:
+        """Run the decoder's prefix, [sentences, time]."""
+        return [self.step(tokens) for tokens in prefix.T][-1]
 
     def spread(self, beam: int) -> None:
-        """Go on with several rows for each sentence, all alike at first."""
+        """Continue with several rows for each sentence, all alike at first."""
         self.keep(None, torch.arange(self.pasts[0].rows, device=self.sources[0][0].device).repeat_interleave(beam))
 
-    def step(self, tokens: torch.Tensor, *, silently: bool = False) -> torch.Tensor:
-        """The states [rows, dimension] after one more token in each row; silently: no hook is told of it."""
+    def step(self, tokens: torch.Tensor) -> Passed:
+        """Run one more token in each row, [rows]; the last layer's feed-forward input is the key."""
         decoder = self.decoder
         hidden: torch.Tensor = decoder.embed_tokens(tokens) * decoder.embed_scale
         hidden = hidden + decoder.embed_positions.weight[self.pasts[0].time]
+        key = hidden
         for layer, past, source in zip(self.layers, self.pasts, self.sources, strict=True):
             hidden = layer.after_past(hidden + layer.past_out(self.attend_to_past(layer.states(hidden), past)))
-            hidden = layer.after_source(hidden + layer.source_out(self.attend_to_source(layer.query(hidden), source)))
-            # Only a module that is called tells its hooks, and these expect a time of one.
-            wide = layer.widen.forward(hidden) if silently else layer.widen(hidden[:, None])[:, 0]
-            hidden = layer.after_all(hidden + layer.narrow(layer.activation(wide)))
-        return hidden
+            key = layer.after_source(hidden + layer.source_out(self.attend_to_source(layer.query(hidden), source)))
+            hidden = layer.after_all(key + layer.narrow(layer.activation(layer.widen(key))))
+        return Passed(key, hidden)
 
     def attend_to_past(self, states: torch.Tensor, past: Past) -> torch.Tensor:
         """Queries, keys and values of one more token, [rows, 3 · dimension], are given."""
@@ -125,7 +126,7 @@ class MarianDecoder:
         return keys, values
 
     def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
-        """Go on with some sentences (None: all) and some rows."""
+        """Continue with some sentences (None: all) and some rows."""
         if sentences is not None:
             self.sources = [(keys[sentences], values[sentences]) for keys, values in self.sources]
             self.mask = None if self.mask is None else self.mask[sentences]
@@ -141,13 +142,13 @@ class DecoderLayer:
         self.states, self.query = joint(attention_of(past, "qkv")), called(source.q_proj)
         self.past_out, self.after_past = called(past.out_proj), called(layer.self_attn_layer_norm)
         self.source_out, self.after_source = called(source.out_proj), called(layer.encoder_attn_layer_norm)
-        self.widen, self.activation, self.narrow = layer.fc1, called(layer.activation_fn), called(layer.fc2)
+        self.widen, self.activation, self.narrow = called(layer.fc1), called(layer.activation_fn), called(layer.fc2)
         self.after_all = called(layer.final_layer_norm)
 
 
 def called(module: Any) -> Product:
-    """What a call of the module does; nobody is told of it where nobody wants to be."""
-    return module.forward if isinstance(module, nn.Module) and not is_hooked(module) else module
+    """What a call of the module does: a network with hooks is not run directly, so there is nobody to be told."""
+    return module.forward if isinstance(module, nn.Module) else module
 
 
 def jointly_packed(network: Any) -> list[nn.Module]:
@@ -163,7 +164,7 @@ def attention_of(attention: Any, parts: str) -> list[Any]:
 
 def joint(layers: Sequence[Any]) -> Product:
     """The products of several layers side by side, in one where they are linear and nothing more."""
-    if not all(is_plain(layer) and not is_hooked(layer) and layer.bias is not None for layer in layers):
+    if not all(is_plain(layer) and layer.bias is not None for layer in layers):
         return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
     version = [version_of(weight) for layer in layers for weight in (layer.weight, layer.bias)]
     packed = _JOINT.get(layers[0])
@@ -181,17 +182,20 @@ def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | Non
 
 
 def can_be_direct(model: TranslationModel) -> bool:
-    """Whether the model can be run here: it looks like one, and gives what it gives by itself.
+    """Whether the model can be run here: it looks like one, nobody watches its modules, and it gives the same.
 
     That is tried once, and again when other modules have been put into it.
     """
     network = model.network
     if network.config.model_type != "marian" or network.training or model.key_site != KEY_SITES["marian"]:
         return False
-    modules = [ref(module) for module in network.modules()]
+    modules = list(network.modules())
+    if any(is_watched(module) for module in modules):
+        return False
+    references = [ref(module) for module in modules]
     judged = _JUDGED.get(network)
-    if judged is None or judged[0] != modules:
-        judged = _JUDGED[network] = modules, gives_the_same(network, model)
+    if judged is None or judged[0] != references:
+        judged = _JUDGED[network] = references, gives_the_same(network, model)
     return judged[1]
 
 
@@ -204,9 +208,14 @@ def gives_the_same(network: Any, model: TranslationModel) -> bool:
     targets = torch.tensor([[start, end, start]] * 2, device=device)
     encoded = network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
     asked = {"encoder_hidden_states": encoded, "encoder_attention_mask": mask}
-    expected = network.get_decoder()(input_ids=targets, **asked).last_hidden_state
+    with catching_keys(network, model.key_site) as catch:
+        expected = network.get_decoder()(input_ids=targets, **asked).last_hidden_state
     try:
-        found = MarianDecoder(network, encode(network, ids, mask), mask).begin(targets, silently=True)
+        decoder = MarianDecoder(network, encode(network, ids, mask), mask)
+        found = [decoder.step(tokens) for tokens in targets.T]
     except (AttributeError, RuntimeError):  # built in another way than Marian models are
         return False
-    return torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
+    return all(
+        torch.allclose(torch.stack(ours, dim=1), theirs, rtol=TOLERANCE, atol=TOLERANCE)
+        for ours, theirs in (([one.keys for one in found], catch.keys), ([one.states for one in found], expected))
+    )

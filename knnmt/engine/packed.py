@@ -66,6 +66,11 @@ def is_plain(module: nn.Module) -> bool:
     return type(module) is nn.Linear and "forward" not in vars(module) and can_be_packed(module.weight)
 
 
-def is_hooked(module: nn.Module) -> bool:
+def is_hooked(module: nn.Module | None) -> bool:
     """Whether somebody wants to be told when it is called."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    return module is not None and bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Whether somebody has a hook on it or has given it another forward pass: it must be called to be seen."""
+    return is_hooked(module) or "forward" in vars(module)

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnmt.arrays import picked
-from knnmt.engine.projection import NextTokens
-from knnmt.engine.stepping import Stepper
+from knnmt.engine.stepping import Step, Stepper
 from knnmt.models.translation_model import TranslationModel
 
 log = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ class Proposal(NamedTuple):
     score: Callable[[torch.Tensor], torch.Tensor]  # of any given tokens [rows, n]: their scores [rows, n]
 
 
-Propose = Callable[[NextTokens, int], Proposal]  # from the model's own next tokens, and how many are wanted
+Propose = Callable[[Step, int], Proposal]  # from what the model's step gave, and how many are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,9 @@ def longest_output(model: TranslationModel) -> int:
     return int(model.network.generation_config.max_length or model.positions)
 
 
-def propose_plainly(following: NextTokens, most: int) -> Proposal:
+def propose_plainly(step: Step, most: int) -> Proposal:
     """The model's own best continuations."""
-    ranking = following.rank(most)
+    ranking, following = step.following.rank(most), step.following
     return Proposal(ranking.logits - ranking.total, ranking.tokens, lambda tokens: following.at(tokens) - ranking.total)
 
 
@@ -180,10 +179,10 @@ class BeamSearch:
     def _tensor(self, numbers: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(numbers).to(self.device)
 
-    def _advance(self, following: NextTokens) -> None:
+    def _advance(self, step: Step) -> None:
         """One step: choose continuations, set the finished ones aside, go on with the others."""
         beam, length = self.rules.beam, self.sequences.shape[-1] + 1
-        scores, parents, tokens = self._continuations(following, 2 * beam)
+        scores, parents, tokens = self._continuations(step, 2 * beam)
         ended = (tokens == self.rules.end) | (length >= self.rules.max_length)
         self._set_aside(scores[:, :beam], parents[:, :beam], tokens[:, :beam], ended[:, :beam])
         self.scores, order = best_of(scores + ended * np.float32(-1e9), beam)
@@ -192,20 +191,20 @@ class BeamSearch:
         self.sequences = np.concatenate([kept, tokens[:, :, None]], axis=-1)
         self._keep_running(parents, length)
 
-    def _continuations(self, following: NextTokens, most: int) -> tuple[Floats, Numbers, Numbers]:
+    def _continuations(self, step: Step, most: int) -> tuple[Floats, Numbers, Numbers]:
         """The best over all beams of a sentence: scores, parent beams and tokens, each [sentences, most]."""
-        scores, tokens = self._allowed(following, most)
+        scores, tokens = self._allowed(step, most)
         width, sentences = scores.shape[-1], len(self.active)
         best, at = best_of((self.scores.reshape(-1, 1) + scores).reshape(sentences, -1), most)
         return best, at // width, picked(tokens.reshape(sentences, -1), at)
 
-    def _allowed(self, following: NextTokens, most: int) -> tuple[Floats, Numbers]:
+    def _allowed(self, step: Step, most: int) -> tuple[Floats, Numbers]:
         """The best continuations of each row; what the rules do not allow is infinitely bad."""
         length = self.sequences.shape[-1]
         if self.rules.forced_end is not None and length == self.rules.max_length - 1:
-            return self._forced(following, most, self.rules.forced_end)
+            return self._forced(step, most, self.rules.forced_end)
         banned = [*self.rules.banned, *([self.rules.end] if length < self.rules.min_length else [])]
-        proposal = self.propose(following, most + len(banned))
+        proposal = self.propose(step, most + len(banned))
         scores, tokens = proposal.scores.cpu().numpy(), proposal.tokens.cpu().numpy()
         if banned and self.rules.renormalize:
             scores = scores - self._share_left(proposal, banned)
@@ -220,10 +219,10 @@ class BeamSearch:
         left: Floats = torch.log1p(-lost).cpu().numpy()
         return left
 
-    def _forced(self, following: NextTokens, most: int, token: int) -> tuple[Floats, Numbers]:
+    def _forced(self, step: Step, most: int, token: int) -> tuple[Floats, Numbers]:
         """One token and no other; it is known which rows would have chosen it anyway."""
         rows = self.scores.size
-        self.would_end = (self.propose(following, 1).tokens[:, 0] == token).cpu().numpy().reshape(len(self.active), -1)
+        self.would_end = (self.propose(step, 1).tokens[:, 0] == token).cpu().numpy().reshape(len(self.active), -1)
         scores = np.full((rows, most), -np.inf, np.float32)
         scores[:, 0] = 0.0
         return scores, np.full((rows, most), token)

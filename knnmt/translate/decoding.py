@@ -1,7 +1,7 @@
 """Beam search with retrieval: the model's own `generate`, with its distribution mixed at every step."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from knnmt.engine.keys import Catch, catching_keys
-from knnmt.engine.projection import NextTokens, Ranking
+from knnmt.engine.projection import Ranking
+from knnmt.engine.stepping import Step
 from knnmt.errors import SettingsError
 from knnmt.models.architectures import KeySite
 from knnmt.translate.beam import Proposal, Propose, propose_plainly
@@ -118,26 +119,23 @@ class Asked:
         return self.skipped / max(1, self.retrieved + self.skipped)
 
 
-@contextmanager
-def proposing(
-    network: Any,
-    site: KeySite,
-    retriever: Retriever | None,
-    settings: SearchSettings,
-    asked: Asked | None = None,
-) -> Iterator[Propose]:
+def proposing(retriever: Retriever | None, settings: SearchSettings, asked: Asked | None = None) -> Propose:
     """How beam search finds the best continuations: with neighbours, or plainly; `asked` counts."""
-    asked = asked or Asked()
+    counts = asked or Asked()
     if retriever is None or settings.weight == 0:
-        yield propose_plainly
-        return
+        return propose_plainly
 
-    with catching_keys(network, site) as catch:
+    def propose(step: Step, most: int) -> Proposal:
+        following, ranking = step.following, step.following.rank(most)
+        tokens, weights = find_where_unsure(step.keys, ranking, retriever, settings, counts)
+        scores, best = mix_best(ranking, following.at(tokens), tokens, weights, settings.weight)
 
-        def find(ranking: Ranking) -> Found:
-            return find_where_unsure(catch.keys[:, -1], ranking, retriever, settings, asked)
+        def score(wanted: torch.Tensor) -> torch.Tensor:
+            return mix_at(following.at(wanted) - ranking.total, wanted, tokens, weights, settings.weight)
 
-        yield proposer(find, settings.weight)
+        return Proposal(scores, best, score)
+
+    return propose
 
 
 def find_where_unsure(
@@ -155,19 +153,3 @@ def find_where_unsure(
     if len(unsure):
         tokens[unsure], weights[unsure] = retrieve(keys[unsure], retriever, settings)
     return tokens, weights
-
-
-def proposer(find: Callable[[Ranking], Found], weight: float) -> Propose:
-    """Mixes what is found with what the model proposes."""
-
-    def propose(following: NextTokens, most: int) -> Proposal:
-        ranking = following.rank(most)
-        tokens, weights = find(ranking)
-        scores, best = mix_best(ranking, following.at(tokens), tokens, weights, weight)
-
-        def score(wanted: torch.Tensor) -> torch.Tensor:
-            return mix_at(following.at(wanted) - ranking.total, wanted, tokens, weights, weight)
-
-        return Proposal(scores, best, score)
-
-    return propose

@@ -166,8 +166,8 @@ class Translator:
     def _search(self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules) -> list[Hypothesis]:
         """Outputs by our own beam search."""
         model = self.translation_model
-        with proposing(model.network, model.key_site, self.retriever, self.settings, self.asked) as propose:
-            return BeamSearch(model, rules, propose, quick=not self.settings.exact).run(ids, mask)
+        propose = proposing(self.retriever, self.settings, self.asked)
+        return BeamSearch(model, rules, propose, quick=not self.settings.exact).run(ids, mask)
 
     @torch.inference_mode()
     def _generate(self, ids: torch.Tensor, mask: torch.Tensor) -> list[Hypothesis]:

@@ -9,9 +9,10 @@ import torch
 from tiny_models import GERMAN, tiny_folder, tiny_model
 from torch import nn
 
-from knnmt.engine.keys import catching_keys, teacher_forced_keys
+from knnmt.engine.decoder import Passed
+from knnmt.engine.keys import teacher_forced_keys
 from knnmt.engine.marian import MarianDecoder, Past
-from knnmt.engine.stepping import Stepper
+from knnmt.engine.stepping import Step, Stepper
 from knnmt.models.architectures import KeySite
 from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model
@@ -19,13 +20,18 @@ from knnmt.models.translation_model import TranslationModel, load_model
 BEAM, STEPS, ROOM = 3, 40, 16  # more tokens than there is room for at first
 
 
-def begun(model: TranslationModel, beam: int = BEAM) -> Stepper:
-    """A stepper after its first pass over sources of unequal length."""
+def begin(model: TranslationModel, beam: int = BEAM) -> tuple[Stepper, Step]:
+    """A stepper and its first step, over sources of unequal length."""
     ids, mask = pad(model.encode_sources(list(GERMAN)), model.padding)
     stepper = Stepper(model, beam, quick=False)
     with torch.inference_mode(), stepper.attached():
-        stepper.begin(ids, mask)
-    return stepper
+        return stepper, stepper.begin(ids, mask)
+
+
+def direct_decoder(model: TranslationModel) -> MarianDecoder | None:
+    """What runs the model directly after the first step, if anything does."""
+    decoder = begin(model)[0].decoder
+    return decoder if isinstance(decoder, MarianDecoder) else None
 
 
 @torch.inference_mode()
@@ -47,7 +53,7 @@ def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sent
 ) -> None:
     monkeypatch.setattr("knnmt.engine.marian.ROOM", ROOM)
     model = tiny_model("marian")
-    direct = begun(model).direct
+    direct = direct_decoder(model)
     assert direct is not None
     random = torch.Generator().manual_seed(0)
     sources = list(GERMAN)
@@ -56,7 +62,9 @@ def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sent
         tokens = torch.randint(4, model.network.config.vocab_size, (len(written),), generator=random)
         written = torch.cat([written, tokens[:, None]], dim=1)
         repeated = [source for source in sources for _ in range(BEAM)]
-        torch.testing.assert_close(direct.step(tokens), states_of(model, written, repeated), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            direct.step(tokens).states, states_of(model, written, repeated), atol=1e-4, rtol=1e-4
+        )
         stay = torch.arange(len(sources))
         if step % 10 == 5 and len(sources) > 1:
             stay = stay[stay != step % len(sources)]
@@ -129,26 +137,31 @@ KINDS: dict[str, tuple[Callable[[], TranslationModel], bool]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_a_marian_with_the_usual_keys_is_run_directly(kind: str) -> None:
     make, direct = KINDS[kind]
-    assert (begun(make()).direct is not None) == direct
+    assert (direct_decoder(make()) is not None) == direct
 
 
-def test_a_step_that_disagrees_with_the_network_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wrong", ["keys", "states"])
+def test_a_step_that_disagrees_with_the_network_is_not_used(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = MarianDecoder.step
-    monkeypatch.setattr(MarianDecoder, "step", lambda *given, **named: ours(*given, **named) + 0.01)
-    assert begun(own_marian()).direct is None
+
+    def off(decoder: MarianDecoder, tokens: torch.Tensor) -> Passed:
+        passed = ours(decoder, tokens)
+        return passed._replace(**{wrong: getattr(passed, wrong) + 0.01})
+
+    monkeypatch.setattr(MarianDecoder, "step", off)
+    assert direct_decoder(own_marian()) is None
 
 
+@pytest.mark.parametrize("name", ["marian", "bart", "t5", "fsmt"])
 @pytest.mark.parametrize("times", [1, 2], ids=["first use", "later"])
-def test_after_the_first_pass_the_keys_are_those_of_the_sources(times: int) -> None:
-    """Neither a trial nor a pass that is made twice may leave its own."""
-    model = own_marian()
-    with catching_keys(model.network, model.key_site) as catch:
-        for _ in range(times):
-            assert begun(model).direct is not None
-        found = catch.keys
+def test_the_first_step_has_the_keys_of_the_sources(name: str, times: int) -> None:
+    model = own_marian() if name == "marian" else tiny_model(name)
+    steps = [begin(model)[1] for _ in range(times)]
     sources, starts = model.encode_sources(list(GERMAN)), [[model.end_token]] * len(GERMAN)
-    expected = teacher_forced_keys(model.network, model.key_site, model.teacher_forcing(sources, starts))
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    with torch.inference_mode():
+        inputs = model.teacher_forcing(sources, starts)
+        expected = teacher_forced_keys(model.network, model.key_site, inputs)[:, -1]
+    torch.testing.assert_close(steps[-1].keys, expected, atol=1e-4, rtol=1e-4)
 
 
 def q_proj_of_the_encoder(network: Any) -> torch.Tensor:
@@ -171,32 +184,52 @@ def v_proj_of_the_source(network: Any) -> torch.Tensor:
 @torch.no_grad()
 def test_weights_that_change_are_used_as_they_are(weight_of: Callable[[Any], torch.Tensor], way: str) -> None:
     model = own_marian()
-    first = begun(model).states
+    first = begin(model)[1].keys
     weight = weight_of(model.network)
     (weight if way == "counted by PyTorch" else weight.data).mul_(-3).add_(1)
-    stepper = begun(model)
-    assert stepper.direct is not None
+    stepper, second = begin(model)
+    assert isinstance(stepper.decoder, MarianDecoder)
     tokens = torch.full((len(GERMAN) * BEAM,), 7)
     written = torch.tensor([[*model.decoder_prefix, 7]] * len(tokens))
     repeated = [source for source in GERMAN for _ in range(BEAM)]
     with torch.inference_mode():
-        found = stepper.direct.step(tokens)
+        found = stepper.decoder.step(tokens).states
     torch.testing.assert_close(found, states_of(model, written, repeated), atol=1e-4, rtol=1e-4)
     if weight_of is not k_proj_of_the_decoder:  # which does not matter for a single token
-        assert not torch.allclose(stepper.states, first, atol=1e-3)
+        assert not torch.allclose(second.keys, first, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["fc1", "fc2", "final_layer_norm", "self_attn.out_proj", "encoder_attn.q_proj"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "self_attn", "encoder_attn", "fc1", "fc2", "final_layer_norm", "self_attn.out_proj", "encoder_attn.q_proj"],
+)
 @torch.inference_mode()
 def test_whoever_hooks_a_module_is_told_of_each_step(name: str) -> None:
     model, told = own_marian(), []
     module: Any = model.network.get_decoder().layers[0].get_submodule(name)
-    assert begun(model).direct is not None
-    module.register_forward_hook(lambda *_: told.append(name))
-    stepper = begun(model)
-    assert stepper.direct is not None
+    assert direct_decoder(model) is not None
+    handle = module.register_forward_hook(lambda *_: told.append(name))
+    ids, mask = pad(model.encode_sources(list(GERMAN)), model.padding)
+    stepper = Stepper(model, BEAM, quick=False)
+    with stepper.attached():
+        stepper.begin(ids, mask)
+        before = len(told)
+        stepper.step(torch.full((len(GERMAN) * BEAM,), 7))
+    assert len(told) == before + 1
+    handle.remove()
+    assert direct_decoder(model) is not None
+
+
+@pytest.mark.parametrize("place", ["network", "projection"])
+@torch.inference_mode()
+def test_hooks_on_the_network_and_its_projection_are_told_of_each_step(place: str) -> None:
+    model, told = own_marian(), []
+    module: Any = model.network if place == "network" else model.network.get_output_embeddings()
+    module.register_forward_hook(lambda *_: told.append(place))
+    stepper, _ = begin(model)
     before = len(told)
-    stepper.direct.step(torch.full((len(GERMAN) * BEAM,), 7))
+    with stepper.attached():
+        stepper.step(torch.full((len(GERMAN) * BEAM,), 7))
     assert len(told) == before + 1
 
 
@@ -214,6 +247,6 @@ class Wrapped(nn.Module):
 def test_a_model_built_in_another_way_is_left_to_transformers() -> None:
     model = own_marian()
     layers: Any = model.network.get_encoder().layers
-    assert begun(model).direct is not None
+    assert direct_decoder(model) is not None
     layers[0] = Wrapped(layers[0])  # also where it was run directly before
-    assert begun(model).direct is None
+    assert direct_decoder(model) is None

@@ -1,0 +1,35 @@
+"""The seam between beam search and a network: what runs a decoder, and what comes of it.
+
+| implementation | runs |
+|---|---|
+| `network.NetworkDecoder` | any Hugging Face network, by its own forward pass |
+| `marian.MarianDecoder` | a Marian network, by its weights |
+"""
+
+from typing import NamedTuple, Protocol
+
+import torch
+
+
+class Passed(NamedTuple):
+    """What a decoder made of the last token of each row."""
+
+    keys: torch.Tensor  # [rows, dimension]
+    states: torch.Tensor  # [rows, dimension]: what the projection to the vocabulary takes
+    logits: torch.Tensor | None = None  # [rows, vocabulary], where the network's own projection ran
+
+
+class Decoder(Protocol):
+    """A decoder over encoded sources: one row for each sentence, or several after `spread`."""
+
+    def begin(self, prefix: torch.Tensor) -> Passed:
+        """Run the decoder's prefix, [sentences, time]."""
+
+    def spread(self, beam: int) -> None:
+        """Continue with several rows for each sentence, all alike at first."""
+
+    def step(self, tokens: torch.Tensor) -> Passed:
+        """Run one more token in each row, [rows]."""
+
+    def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
+        """Continue with some sentences (None: all), whose beams continue the given rows."""
