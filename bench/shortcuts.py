@@ -116,9 +116,8 @@ def by_subset(plain: Translator, similar: Similar, sentences: int, texts: Sequen
     subsets = Subsets([Subset(store, similar.nearest(text, sentences)) for text in texts], store.entries)
     rules, settings = rules_of(model, beam), plain.settings
     assert rules, "a model whose rules only generate knows"
-    with proposing(model.network, model.key_site, cast(Retriever, subsets), settings) as propose:
-        subsets.running = BeamSearch(model, rules, propose, quick=True)
-        outputs = subsets.running.run(ids, mask)
+    subsets.running = BeamSearch(model, rules, proposing(cast(Retriever, subsets), settings), quick=True)
+    outputs = subsets.running.run(ids, mask)
     return [Translated(model.decode(output.tokens), len(output.tokens)) for output in outputs]
 
 

@@ -89,9 +89,8 @@ def test_the_neighbours_are_those_that_beam_search_met(store: Store, other_store
     model, settings, recorder = translator.translation_model, translator.settings, Recorder(translator.retriever)
     rules = rules_of(model, settings.beam)
     assert rules is not None
-    with proposing(model.network, model.key_site, recorder, settings) as propose:  # type: ignore[arg-type]
-        search = RecordedSearch(model, rules, propose)
-        search.run(*pad(model.encode_sources([SOURCE]), model.padding))
+    search = RecordedSearch(model, rules, proposing(recorder, settings))  # type: ignore[arg-type]
+    search.run(*pad(model.encode_sources([SOURCE]), model.padding))
     tokens = search.finished[0].best[0].tokens
     explained = translator.explain(SOURCE)
     assert explained.translation == model.decode(tokens)
