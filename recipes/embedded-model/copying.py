@@ -51,7 +51,7 @@ def wrapped(anchor: str, choose: Random) -> tuple[str, str]:
 
 def outside(pair: tuple[str, str], choose: Random) -> tuple[str, str]:
     added, (after, before) = thing(choose), choose.choice(JOINTS)
-    if after and not before or choose.random() < 0.5:
+    if (after and not before) or choose.random() < 0.5:
         joint = after or " "
         return f"{added}{joint}{pair[0]}", f"{added}{joint}{pair[1]}"
     joint = before or choose.choice(("", " "))

@@ -6,33 +6,16 @@ from collections.abc import Callable
 from random import Random
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-ONSETS = ("b", "br", "ch", "d", "dr", "f", "g", "gr", "h", "j", "k", "kl", "l", "m", "n", "p", "r", "s", "sch", "st", "t",
-          "tr", "v", "w", "z", "")  # fmt: skip
-VOWELS = ("a", "e", "i", "o", "u", "ei", "ie", "ä", "ö", "ü", "y", "ou")
+ONSETS = (*"bdfghjklmnprstvwz", "br", "ch", "dr", "gr", "kl", "sch", "st", "tr", "")
+VOWELS = (*"aeiouäöüy", "ei", "ie", "ou")
 CODAS = ("", "", "n", "r", "s", "l", "m", "ck", "tz", "nd", "rt", "v", "x")
-NAMES = ("name", "file", "user", "count", "path", "host", "date", "size", "title", "page", "value", "item", "url", "id",
-         "officename", "productname", "version", "app", "number", "error", "key", "type", "code", "list", "text")  # fmt: skip
-TAGS = ("b", "i", "em", "a", "p", "br", "g", "x", "ph", "emph", "link", "code", "strong", "span", "ul", "item", "node",
-        "image", "filename", "bookmark", "variable", "literal", "guilabel", "command", "switchinline", "ahelp")  # fmt: skip
-FOLDERS = ("usr", "lib", "etc", "var", "home", "tmp", "dev", "bin", "opt", "text", "shared", "guide", "config", "share")
-ENDINGS = (
-    "txt",
-    "conf",
-    "xhp",
-    "png",
-    "html",
-    "py",
-    "desktop",
-    "xml",
-    "log",
-    "so",
-    "jpg",
-    "pdf",
-    "kgm",
-    "org",
-    "de",
-    "com",
-)
+SOFTWARE = """name file user count path host date size title page value item url id officename productname version app
+number error key type code list text"""
+MARKUP = """b i em a p br g x ph emph link code strong span ul item node image filename bookmark variable literal
+guilabel command switchinline ahelp"""
+PLACES = "usr lib etc var home tmp dev bin opt text shared guide config share"
+SUFFIXES = "txt conf xhp png html py desktop xml log so jpg pdf kgm org de com"
+NAMES, TAGS, FOLDERS, ENDINGS = (tuple(words.split()) for words in (SOFTWARE, MARKUP, PLACES, SUFFIXES))
 CONVERSIONS = "sdsdsduixfcg"
 
 
