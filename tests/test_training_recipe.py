@@ -425,3 +425,12 @@ def test_the_readme_names_every_file_and_option(recipe: SimpleNamespace, capsys:
         recipe.train.main(["--help"])
     options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
     assert [option for option in sorted(options) if f"`{option}" not in readme] == []
+
+
+def test_the_curve_has_a_line_for_each_corpus(recipe: SimpleNamespace, trained: Path, tmp_path: Path) -> None:
+    scores = read_log(trained)["scores"]
+    lines = recipe.curve.points(scores)
+    assert set(lines) == {"toy.de", "mean"}
+    assert len(lines["mean"]) == sum(score["weights"] == "last" for score in scores)
+    recipe.curve.draw(scores, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
