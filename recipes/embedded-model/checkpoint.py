@@ -13,6 +13,7 @@ from torch import Tensor
 from text import RecipeError
 
 FULL = "checkpoint.pt"
+BEFORE_DECAY = "before-decay.pt"
 
 
 @dataclass(kw_only=True)
@@ -25,6 +26,7 @@ class Progress:
     target_tokens: int = 0
     round: int = 0
     round_step: int = 0
+    decaying: bool = False
     scores: list[dict[str, Any]] = field(default_factory=list)
 
     def advance(self, *, source_tokens: int, target_tokens: int) -> None:
@@ -54,21 +56,34 @@ def save_checkpoint(
     progress: Progress,
     weights: dict[str, Tensor],
     optimizers: Sequence[torch.optim.Optimizer],
-    keep: int,
+    budget: dict[str, Any],
+    name: str = FULL,
 ) -> None:
     states = [optimizer.state_dict() for optimizer in optimizers]
-    write_atomically(folder / f"weights-{progress.step:08d}.pt", weights)
-    write_atomically(folder / FULL, {"progress": vars(progress), "weights": weights, "optimizers": states})
+    content = {"progress": vars(progress), "weights": weights, "optimizers": states, "budget": budget}
+    write_atomically(folder / name, content)
+
+
+def save_weights(folder: Path, *, step: int, weights: dict[str, Tensor], keep: int) -> None:
+    write_atomically(folder / f"weights-{step:08d}.pt", weights)
     for old in weight_files(folder)[:-keep]:
         old.unlink()
 
 
-def load_checkpoint(folder: Path) -> dict[str, Any]:
-    path = folder / FULL
+def load_checkpoint(folder: Path, name: str = FULL) -> dict[str, Any]:
+    path = folder / name
     if not path.is_file():
         raise RecipeError(f"--resume: {path} does not exist; start the run without --resume")
     content = torch.load(path, weights_only=True)
     assert isinstance(content, dict)
+    return content
+
+
+def load_to_resume(folder: Path, *, budget: dict[str, Any]) -> dict[str, Any]:
+    """The last checkpoint, or with another budget the one before the decay: a longer run must not start cooled down."""
+    content = load_checkpoint(folder)
+    if content["progress"]["decaying"] and content["budget"] != budget:
+        return load_checkpoint(folder, BEFORE_DECAY)
     return content
 
 

@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from languages import total_size
+from loss import cross_entropy_sum
 from text import RecipeError
 from vocabulary import EOS, PAD, load_vocabulary
 
@@ -31,9 +32,9 @@ class Shape:
     """The architecture of a model that is made anew."""
 
     dimension: int = 256
-    feed_forward: int = 1024
+    feed_forward: int = 1536
     heads: int = 4
-    encoder_layers: int = 4
+    encoder_layers: int = 6
     decoder_layers: int = 2
 
     def __post_init__(self) -> None:
@@ -101,7 +102,7 @@ def loss_sum(model: Model, source: Tensor, target: Tensor, *, smoothing: float) 
     bias = model.final_logits_bias[0] if isinstance(model, MarianMTModel) else None
     logits = functional.linear(hidden[real], model.lm_head.weight, bias)
     labels = target[real]
-    return functional.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum"), len(labels)
+    return cross_entropy_sum(logits, labels, smoothing=smoothing), len(labels)
 
 
 def generation_config(config: Config) -> GenerationConfig:

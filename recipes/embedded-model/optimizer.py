@@ -1,9 +1,8 @@
 """Muon for the hidden matrices, AdamW for all else, shared out among the processes.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) replaces a matrix's momentum by
-the nearest orthogonal matrix. PyTorch's own works in bfloat16, which is slow on a CPU without AVX-512,
-and computes the same update in every process; this one works in float32, and each process orthogonalises
-its share of the matrices.
+the nearest orthogonal matrix. PyTorch's own computes the same update in every process; here each process
+orthogonalises its share of the matrices, in bfloat16 where the processor is quick at it.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ MOMENTUM = 0.95
 ADAMW_SIZE = 0.2
 
 
-def orthogonalise(matrix: Tensor) -> Tensor:
+def orthogonalise(matrix: Tensor, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """The orthogonal matrix nearest to `matrix` (rows, columns), roughly."""
     if matrix.size(0) > matrix.size(1):
-        return orthogonalise(matrix.T).T
+        return orthogonalise(matrix.T, dtype=dtype).T
     first, third, fifth = QUINTIC
-    result: Tensor = matrix / (torch.linalg.norm(matrix) + 1e-7)
+    result: Tensor = (matrix / (torch.linalg.norm(matrix) + 1e-7)).to(dtype)
     for _ in range(ITERATIONS):
         gram = result @ result.T  # (rows, rows)
         result = first * result + (third * gram + fifth * gram @ gram) @ result
-    return result
+    return result.to(matrix.dtype)
 
 
 def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
@@ -41,8 +40,9 @@ def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
 
 
 class Muon(torch.optim.Optimizer):
-    def __init__(self, parameters: Iterable[nn.Parameter], *, lr: float) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter], *, lr: float, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(parameters, {"lr": lr})
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
@@ -52,7 +52,7 @@ class Muon(torch.optim.Optimizer):
             updates = [torch.zeros_like(momentum) for momentum in momenta]
             for position in share(len(momenta)):
                 scale = ADAMW_SIZE * max(momenta[position].shape) ** 0.5
-                updates[position] = scale * orthogonalise(momenta[position])
+                updates[position] = scale * orthogonalise(momenta[position], dtype=self.dtype)
             flat = sum_over_processes(torch.cat([update.flatten() for update in updates]))
             for parameter, update in zip(group["params"], split_like(flat, group["params"]), strict=True):
                 parameter.add_(update, alpha=-group["lr"])
@@ -73,11 +73,13 @@ def split_like(flat: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def make_optimizers(model: nn.Module, *, name: str, lr: float) -> list[torch.optim.Optimizer]:
+def make_optimizers(
+    model: nn.Module, *, name: str, lr: float, dtype: torch.dtype = torch.float32
+) -> list[torch.optim.Optimizer]:
     """Optimizers for all trained parameters; `name` is "muon" (with AdamW for the rest) or "adamw"."""
     trained = [(key, parameter) for key, parameter in model.named_parameters() if parameter.requires_grad]
     hidden = [parameter for key, parameter in trained if name == "muon" and is_hidden_matrix(key, parameter)]
     chosen = {id(parameter) for parameter in hidden}
     others = [parameter for _, parameter in trained if id(parameter) not in chosen]
     adamw = torch.optim.AdamW(others, lr=lr, betas=(0.9, 0.98), weight_decay=0.0)
-    return [Muon(hidden, lr=lr), adamw] if hidden else [adamw]
+    return [Muon(hidden, lr=lr, dtype=dtype), adamw] if hidden else [adamw]

@@ -28,10 +28,17 @@ class Budget:
         return min(1.0, seconds / (60 * self.minutes))
 
 
-def rate_factor(*, step: int, warmup: int, used: float) -> float:
-    """The factor of the peak rate: a linear warm-up in steps, times a linear decay over the budget.
+def decays(used: float, *, decay: float) -> bool:
+    return used >= 1.0 - decay
+
+
+def rate_factor(*, step: int, warmup: int, used: float, decay: float) -> float:
+    """The factor of the peak rate: a linear warm-up in steps, then 1, then a linear decay to zero.
+
+    `decay` is the last part of the budget, in which the rate falls. A run that is taken up again from before it
+    goes on at the peak, as if it had had the larger budget from the start.
 
     The decay follows the budget and not the step, so that a machine that slows down half-way
     still ends its minutes at a rate of zero.
     """
-    return min(1.0, (step + 1) / max(1, warmup)) * (1.0 - used)
+    return min(1.0, (step + 1) / max(1, warmup)) * min(1.0, (1.0 - used) / decay)

@@ -10,6 +10,7 @@ from typing import Any
 
 from data import Source, parse_source
 from model import Shape
+from precision import PRECISIONS
 from schedule import Budget
 from text import RecipeError
 
@@ -25,7 +26,7 @@ class Settings:
     start: Path | None = None
     exclude: tuple[Path, ...] = ()
     languages: tuple[str, str] = ("de", "en")
-    vocabulary: int = 8000
+    vocabulary: int = 10000
     processes: int = 2
     tokens: int = 1536
     accumulate: int = 4
@@ -33,6 +34,8 @@ class Settings:
     optimizer: str = "muon"
     rate: float = 2e-3
     warmup: int = 100
+    decay: float = 0.2
+    precision: str = "auto"
     smoothing: float = 0.1
     dropout: float = 0.0
     held_out: int = 500
@@ -47,6 +50,7 @@ class Settings:
             require(getattr(self, name) >= 1, name, "must be at least 1")
         require(self.average >= 1, "average", "must be at least 1")
         require(self.rate > 0, "rate", "must be above zero")
+        require(0 < self.decay <= 1, "decay", "must be above 0 and at most 1")
         for name in ("smoothing", "dropout"):
             require(0 <= getattr(self, name) < 1, name, "must be from 0 to below 1")
         require(not self.start or self.architecture == "marian", "start", "takes a Marian folder; m2m_100 starts anew")
@@ -60,6 +64,11 @@ class Settings:
     def export(self) -> Path:
         """The Marian folder; its vocabulary is made first and its weights last."""
         return self.output / "model"
+
+    @property
+    def before_decay(self) -> Path:
+        """A model folder with the weights that a longer training starts from."""
+        return self.output / "before-decay"
 
     def describe(self) -> dict[str, Any]:
         """For the model card: names of files, never whole paths."""
@@ -106,6 +115,8 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--optimizer", choices=("muon", "adamw"))
     parser.add_argument("--rate", type=float, help="the peak learning rate")
     parser.add_argument("--warmup", type=int, help="steps up to the peak rate")
+    parser.add_argument("--decay", type=float, help="the last part of the budget, in which the rate falls to zero")
+    parser.add_argument("--precision", choices=PRECISIONS, help="of the matrix products")
     parser.add_argument("--smoothing", type=float, help="label smoothing")
     parser.add_argument("--dropout", type=float)
     parser.add_argument("--tokens", type=int, help="padded source and target tokens of one batch")

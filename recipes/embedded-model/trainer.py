@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,25 @@ from torch import Tensor
 
 from batches import Indices, bucket
 from card import describe_data, write_card
-from checkpoint import Progress, average_weights, load_checkpoint, save_checkpoint, weight_files
+from checkpoint import (
+    BEFORE_DECAY,
+    FULL,
+    Progress,
+    average_weights,
+    load_to_resume,
+    save_checkpoint,
+    save_weights,
+    weight_files,
+)
 from data import Corpus
-from model import export_model, load_model, loss_sum, make_model, set_dropout
+from model import count_parameters, export_model, load_model, loss_sum, make_model, set_dropout
 from optimizer import make_optimizers, split_like
+from precision import computing, resolve
 from processes import leaders, rank_and_world, share, sum_over_processes
-from schedule import rate_factor
+from schedule import decays, rate_factor
 from settings import Settings
 from stream import Stream
+from vocabulary import copy_files
 
 CLIP = 1.0
 REPORT_EVERY = 10
@@ -44,24 +56,31 @@ class Trainer:
             )
         set_dropout(self.model, settings.dropout)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.optimizers = make_optimizers(self.model, name=settings.optimizer, lr=settings.rate)
+        self.precision = resolve(settings.precision)
+        self.optimizers = make_optimizers(
+            self.model, name=settings.optimizer, lr=settings.rate, dtype=getattr(torch, self.precision)
+        )
         self.progress = Progress()
         self.leads = rank_and_world()[0] == 0
         if settings.resume:
             self.resume()
 
     def resume(self) -> None:
-        content = load_checkpoint(self.settings.run)
+        content = load_to_resume(self.settings.run, budget=vars(self.settings.budget))
         self.progress = Progress(**content["progress"])
         self.model.load_state_dict(content["weights"])
         for optimizer, state in zip(self.optimizers, content["optimizers"], strict=True):
             optimizer.load_state_dict(state)
 
     def train(self) -> None:
+        if self.leads:
+            say(f"matrix products in {self.precision}, {count_parameters(self.model):,} parameters")
         began = time.monotonic() - self.progress.seconds
         if not self.progress.scores:
             self.validate()
         while (used := self.used(time.monotonic() - began)) < 1:
+            if decays(used, decay=self.settings.decay) and not self.progress.decaying:
+                self.begin_decay()
             loss = self.step(self.stream.take(self.progress), used=used)
             self.after_step(loss)
 
@@ -69,6 +88,18 @@ class Trainer:
         """The leader's clock decides, or one process would stop while another waits for it."""
         self.progress.seconds = leaders(seconds)
         return self.settings.budget.used(step=self.progress.step, seconds=self.progress.seconds)
+
+    def begin_decay(self) -> None:
+        """Keep what a longer training would go on from, here and as a folder that outlives this machine."""
+        if self.leads:
+            self.save(BEFORE_DECAY)
+            self.export(self.settings.before_decay)
+            say(f"the rate decays from step {self.progress.step}")
+        self.progress.decaying = True
+
+    def export(self, folder: Path) -> None:
+        copy_files(self.settings.export, folder)
+        export_model(self.model, self.model.state_dict(), folder)
 
     def step(self, batches: Sequence[Indices], *, used: float) -> float:
         """One update; returns the loss per target token over all processes."""
@@ -81,14 +112,16 @@ class Trainer:
             counts += self.backward(pairs)
         loss, source, target = sum_over_processes(counts).tolist()
         self.share_gradients(target)
-        self.update(rate_factor(step=self.progress.step, warmup=self.settings.warmup, used=used))
+        settings = self.settings
+        self.update(rate_factor(step=self.progress.step, warmup=settings.warmup, used=used, decay=settings.decay))
         self.progress.advance(source_tokens=int(source), target_tokens=int(target))
         return float(loss / target)
 
     def backward(self, pairs: Indices) -> Tensor:
         pad = self.model.config.pad_token_id
         source, target = self.stream.source.padded(pairs, pad), self.stream.target.padded(pairs, pad)
-        loss, tokens = loss_sum(self.model, source, target, smoothing=self.settings.smoothing)
+        with computing(self.precision):
+            loss, tokens = loss_sum(self.model, source, target, smoothing=self.settings.smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
         return torch.tensor([loss.item(), (source != pad).sum().item(), tokens], dtype=torch.float64)
 
@@ -116,12 +149,18 @@ class Trainer:
             self.validate()
         if self.leads and progress.step % self.settings.save_every == 0:
             self.save()
+            self.save_weights()
 
-    def save(self) -> None:
+    def save(self, name: str = FULL) -> None:
         save_checkpoint(
-            self.settings.run, progress=self.progress, weights=self.model.state_dict(),
-            optimizers=self.optimizers, keep=self.settings.average,
+            self.settings.run, progress=self.progress, weights=self.model.state_dict(), optimizers=self.optimizers,
+            budget=vars(self.settings.budget), name=name,
         )  # fmt: skip
+
+    def save_weights(self) -> None:
+        save_weights(
+            self.settings.run, step=self.progress.step, weights=self.model.state_dict(), keep=self.settings.average
+        )
 
     def validate(self, weights: str = "last") -> float:
         """Record the loss per target token of each corpus's held-out pairs, and return their mean."""
@@ -143,7 +182,8 @@ class Trainer:
         total = torch.zeros(2, dtype=torch.float64)  # loss, target tokens
         for position in share(len(batches)):
             source, target = (side.padded(batches[position], pad) for side in (corpus.source, corpus.target))
-            loss, tokens = loss_sum(self.model, source, target, smoothing=0.0)
+            with computing(self.precision):
+                loss, tokens = loss_sum(self.model, source, target, smoothing=0.0)
             total += torch.tensor([loss.item(), tokens], dtype=torch.float64)
         loss_sum_all, tokens_all = sum_over_processes(total).tolist()
         return float(loss_sum_all / tokens_all)
@@ -152,6 +192,7 @@ class Trainer:
         """Export the average of the last checkpoints, or the last weights where they validate better."""
         if self.leads:
             self.save()
+            self.save_weights()
         if torch.distributed.is_initialized():
             torch.distributed.barrier()  # the others average what the leader has saved
         last = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}

@@ -18,28 +18,42 @@ from text import RecipeError
 MODEL_FILES = ("source.spm", "target.spm", "vocab.json")
 FILES = (*MODEL_FILES, "tokenizer_config.json")
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
+# Signs of placeholders, tags, paths and options: always pieces of their own, so that they are copied one by one.
+SIGNS = "${}<>&=#%@_/\\|[]~^*+`"
+SENTENCES = 500_000  # that the pieces are learnt from
 
 
 def copy_vocabulary(start: Path, folder: Path) -> None:
     missing = [name for name in FILES if not (start / name).is_file()]
     if missing:
         raise RecipeError(f"--start {start}: not a Marian folder, it lacks {', '.join(missing)}")
+    copy_files(start, folder)
+
+
+def copy_files(start: Path, folder: Path) -> None:
+    """Whatever tokenizer files the folder has."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        shutil.copyfile(start / name, folder / name)
+    for name in (*FILES, PIECES):
+        if (start / name).is_file():
+            shutil.copyfile(start / name, folder / name)
 
 
 def train_vocabulary(
     lines: Iterable[str], folder: Path, *, size: int, languages: Sequence[str], seed: int, architecture: str = "marian"
 ) -> None:
-    """Train one SentencePiece model for all languages and write it as the architecture's files."""
+    """Train one SentencePiece model for all languages and write it as the architecture's files.
+
+    Every text comes back letter for letter: nothing is normalised, and what has no piece is spelt in bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     sentencepiece.set_random_generator_seed(seed)
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_prefix=str(folder / "joint"), vocab_size=size - 1,
-            minloglevel=2, character_coverage=0.9999, eos_id=0, unk_id=1, bos_id=-1, pad_id=-1, num_threads=1,
-            input_sentence_size=1_000_000, shuffle_input_sentence=True,
+            minloglevel=2, character_coverage=0.9999, eos_id=0, unk_id=1, bos_id=-1, pad_id=-1, num_threads=2,
+            input_sentence_size=SENTENCES, shuffle_input_sentence=True, normalization_rule_name="identity",
+            remove_extra_whitespaces=False, byte_fallback=True, split_digits=True, user_defined_symbols=list(SIGNS),
+            required_chars="0123456789",
         )  # fmt: skip
     except RuntimeError as error:
         raise RecipeError(f"--vocabulary {size}: not to be had from this text: {error}") from error

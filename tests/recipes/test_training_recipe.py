@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "embedded-model"
 MODULES = sorted(path.stem for path in RECIPE.glob("*.py"))
 SMALL = ["--dimension", "16", "--heads", "2", "--feed-forward", "32", "--encoder-layers", "1",
-         "--decoder-layers", "1", "--vocabulary", "50"]  # fmt: skip
+         "--decoder-layers", "1", "--vocabulary", "335"]  # fmt: skip
 RUN = ["--processes", "1", "--tokens", "200", "--accumulate", "2", "--held-out", "10", "--warmup", "2",
        "--validate-every", "4", "--save-every", "2", "--average", "2"]  # fmt: skip
 
@@ -77,10 +80,38 @@ def read_log(output: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("step", "used", "expected"),
-    [(0, 0.0, 0.25), (1, 0.0, 0.5), (3, 0.0, 1.0), (3, 0.25, 0.75), (100, 0.5, 0.5), (100, 1.0, 0.0)],
+    [(0, 0.0, 0.25), (1, 0.0, 0.5), (3, 0.0, 1.0), (3, 0.25, 1.0), (9, 0.5, 1.0), (9, 0.75, 0.5), (9, 1.0, 0.0)],
 )
 def test_rate_factor(recipe: SimpleNamespace, step: int, used: float, expected: float) -> None:
-    assert recipe.schedule.rate_factor(step=step, warmup=4, used=used) == pytest.approx(expected)
+    assert recipe.schedule.rate_factor(step=step, warmup=4, used=used, decay=0.5) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "flags", "expected"),
+    [
+        ("auto", {"fma", "avx512_bf16"}, "bfloat16"),
+        ("auto", {"amx_bf16"}, "bfloat16"),
+        ("auto", {"avx2", "fma"}, "float32"),
+        ("float32", {"avx512_bf16"}, "float32"),
+        ("bfloat16", {"avx2"}, "bfloat16"),
+    ],
+)
+def test_precision(recipe: SimpleNamespace, asked: str, flags: set[str], expected: str) -> None:
+    assert recipe.precision.resolve(asked, frozenset(flags)) == expected
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_that_of_pytorch(recipe: SimpleNamespace, smoothing: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    given_logits = torch.randn(7, 11, generator=generator) * 5
+    labels = torch.randint(0, 11, (7,), generator=generator)
+    ours, theirs = (given_logits.clone().requires_grad_() for _ in range(2))
+    loss = recipe.loss.cross_entropy_sum(ours, labels, smoothing=smoothing)
+    expected = functional.cross_entropy(theirs, labels, label_smoothing=smoothing, reduction="sum")
+    (3 * loss).backward()
+    (3 * expected).backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(ours.grad, theirs.grad)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +187,8 @@ def test_the_plan_is_a_function_of_seed_and_round(recipe: SimpleNamespace) -> No
 
 def test_orthogonalise(recipe: SimpleNamespace) -> None:
     matrix = torch.randn(6, 24, generator=torch.Generator().manual_seed(0))
-    for given in (matrix, matrix.T):
-        values = torch.linalg.svdvals(recipe.optimizer.orthogonalise(given))
+    for shape in (matrix, matrix.T):
+        values = torch.linalg.svdvals(recipe.optimizer.orthogonalise(shape))
         assert values.min() > 0.6
         assert values.max() < 1.3
 
@@ -208,6 +239,105 @@ def test_a_model_of_several_languages(recipe: SimpleNamespace, corpus: tuple[str
     assert [ids.tolist() for ids in target] == [tokenizer(text_target=line).input_ids for line in lines]
     assert tokenizer.decode(source[0], skip_special_tokens=True) == lines[0]
     assert max(tokenizer.lang_code_to_id.values()) < model.config.vocab_size
+
+
+@pytest.fixture(scope="module")
+def tokenizer(trained: Path) -> Any:
+    return AutoTokenizer.from_pretrained(trained / "model")
+
+
+@given(text=st.text())
+@example('%1$s {0} ${name} <x id="1"/> &amp; --option=value /usr/lib/x file_name.txt a@b.org C:\\x |')
+@example("</s> <unk> <pad> <0x41> zwei  Leerzeichen, „Größe“ – 12345.67")
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_text_comes_back_letter_for_letter(tokenizer: Any, text: str) -> None:
+    """But for what Marian's own tokenizer takes: blanks around the text, ▁ (its blank), and `>>code<<` in front."""
+    text = text.replace("▁", "_").strip()
+    if text.startswith(">>") and "<<" in text:
+        text = f"a{text}"
+    for ids in (tokenizer(text, split_special_tokens=True), tokenizer(text_target=text, split_special_tokens=True)):
+        assert tokenizer.unk_token_id not in ids.input_ids
+        assert tokenizer.decode(ids.input_ids, skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Tom wohnt in Rom.", "Tom lives in Rome.", ["Tom"]),
+        ("Seite 12 von 30", "Page 12 of 30", ["12", "30"]),
+        ("Tom sah Tom.", "Tom saw Tom.", []),
+        ("ein Hund", "a dog", []),
+    ],
+)
+def test_what_both_sides_share(recipe: SimpleNamespace, source: str, target: str, expected: list[str]) -> None:
+    assert recipe.copying.anchors(source, target) == expected
+
+
+def test_pairs_to_copy(recipe: SimpleNamespace) -> None:
+    """Both sides get the same, and the seed decides what."""
+    pairs = [("Tom wohnt in Rom.", "Tom lives in Rome.")] * 300
+    made = list(recipe.copying.augmented(pairs, seed=1, longest=100))
+    assert made == list(recipe.copying.augmented(pairs, seed=1, longest=100))
+    assert made != list(recipe.copying.augmented(pairs, seed=2, longest=100))
+    assert len(made) == 300
+    plain = [(source, target) for source, target in made if "Tom" not in source and target.endswith(" lives in Rome.")]
+    copied = [
+        (source.removesuffix(" wohnt in Rom."), target.removesuffix(" lives in Rome.")) for source, target in plain
+    ]
+    same = [source for source, target in copied if source == target]
+    assert len(same) > 150
+    assert {sign for sign in "${}<>&=#%@_/|" if any(sign in text for text in same)} == set("${}<>&=#%@_/|")
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Datei %1 in ${ordner} fehlt", "File %1 in ${ordner} is missing", (2, 2)),
+        ("%s und %s", "%s", (1, 2)),
+        ("& kde; mit --help", "& kde; with --hilfe", (1, 2)),
+        ('<x id="1"/> in /usr/lib/x', '<x id="2"/> in /usr/lib/x', (1, 2)),
+    ],
+)
+def test_what_was_kept(recipe: SimpleNamespace, source: str, translation: str, expected: tuple[int, int]) -> None:
+    assert recipe.measure.count_kept([source], [translation]) == expected
+
+
+def test_a_model_grows_and_says_nearly_the_same(
+    recipe: SimpleNamespace, corpus: tuple[str, str], trained: Path, tmp_path: Path
+) -> None:
+    """Same vocabulary, more layers and wider ones: the hidden states hardly change."""
+    shape = ["--dimension", "16", "--heads", "2", "--feed-forward", "48", "--encoder-layers", "2",
+             "--decoder-layers", "2", "--vocabulary", "335"]  # fmt: skip
+    start = trained / "model"
+    recipe.grow.main(["--start", str(start), "--text", *corpus, "--output", str(tmp_path / "grown"), *shape])
+    small, large = (AutoModelForSeq2SeqLM.from_pretrained(path).float() for path in (start, tmp_path / "grown"))
+    batch = AutoTokenizer.from_pretrained(start)(["der Hund singt ."], return_tensors="pt")
+    with torch.no_grad():
+        before, after = (model(**batch, labels=batch.input_ids).logits for model in (small, large))
+    assert (large.config.encoder_layers, large.config.decoder_layers, large.config.encoder_ffn_dim) == (2, 2, 48)
+    assert torch.nn.functional.cosine_similarity(before, after, dim=-1).min() > 0.98
+
+
+def test_new_pieces_begin_as_the_old_ones_that_spell_them(recipe: SimpleNamespace, trained: Path) -> None:
+    assert recipe.grow.spread(4, 6) == [(0, False), (0, True), (1, False), (2, False), (2, True), (3, False)]
+    old = torch.arange(335, dtype=torch.float32)[:, None].expand(-1, 4)
+    folder = trained / "model"
+    assert torch.equal(recipe.grow.map_embeddings(old, folder, folder), old)
+
+
+def test_a_longer_run_goes_on_from_before_the_decay(
+    recipe: SimpleNamespace, corpus: tuple[str, str], trained: Path, tmp_path: Path
+) -> None:
+    """A finished run of 8 steps with the budget of 12 ends with the weights of a run of 12."""
+    options = ["--corpus", *corpus, "--start", str(trained / "model"), *RUN, "--decay", "0.5"]
+    for output, steps in (("short", "8"), ("long", "12")):
+        recipe.train.main([*options, "--output", str(tmp_path / output), "--steps", steps])
+    check_folder(tmp_path / "short" / "before-decay")
+    recipe.train.main([*options, "--output", str(tmp_path / "short"), "--steps", "12", "--resume"])
+    extended, long = (recipe.checkpoint.load_checkpoint(tmp_path / name / "run") for name in ("short", "long"))
+    assert extended["progress"]["step"] == 12
+    for name, tensor in long["weights"].items():
+        assert torch.equal(extended["weights"][name], tensor), name
 
 
 class KilledError(Exception):
@@ -266,6 +396,7 @@ def test_split_by_resemblance(recipe: SimpleNamespace) -> None:
         (["--corpus", "no.de", "no.en", "x", "--steps", "1"], "the weight 'x' is not a number"),
         (["--corpus", "no.de", "no.en"], "exactly one of --steps and --minutes"),
         (["--corpus", "no.de", "no.en", "--steps", "1", "--tokens", "0"], "--tokens must be at least 1"),
+        (["--corpus", "no.de", "no.en", "--steps", "1", "--decay", "0"], "--decay must be above 0"),
         (["--corpus", "a.de", "a.xx", "--steps", "1", "--architecture", "m2m_100"], "a.xx: m2m_100 takes the language"),
         (
             ["--corpus", "a.de", "a.en", "--steps", "1", "--architecture", "m2m_100", "--start", "x"],
@@ -294,3 +425,12 @@ def test_the_readme_names_every_file_and_option(recipe: SimpleNamespace, capsys:
         recipe.train.main(["--help"])
     options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
     assert [option for option in sorted(options) if f"`{option}" not in readme] == []
+
+
+def test_the_curve_has_a_line_for_each_corpus(recipe: SimpleNamespace, trained: Path, tmp_path: Path) -> None:
+    scores = read_log(trained)["scores"]
+    lines = recipe.curve.points(scores)
+    assert set(lines) == {"toy.de", "mean"}
+    assert len(lines["mean"]) == sum(score["weights"] == "last" for score in scores)
+    recipe.curve.draw(scores, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
