@@ -9,13 +9,15 @@ import torch
 from tiny_models import GERMAN, tiny_folder, tiny_model
 from torch import nn
 
+from knnmt import Translator
 from knnmt.engine.decoder import Passed
 from knnmt.engine.keys import teacher_forced_keys
 from knnmt.engine.marian import MarianDecoder, Past
 from knnmt.engine.stepping import Step, Stepper
-from knnmt.models.architectures import KeySite
+from knnmt.models.architectures import KeySite, module_at
 from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model
+from knnmt.translate.decoding import SearchSettings
 
 BEAM, STEPS, ROOM = 3, 40, 16  # more tokens than there is room for at first
 
@@ -250,3 +252,21 @@ def test_a_model_built_in_another_way_is_left_to_transformers() -> None:
     assert direct_decoder(model) is not None
     layers[0] = Wrapped(layers[0])  # also where it was run directly before
     assert direct_decoder(model) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["decoder.layers[0].self_attn", "decoder.layers[-1].encoder_attn", "decoder.layers[0]"]
+)
+def test_hooks_of_a_user_are_called_in_every_batch(path: str) -> None:
+    model = tiny_model("marian")
+    translator = Translator(model, None, SearchSettings(beam=2, weight=0))
+    translator.translate(["eins zwei"])  # the network has been judged, and would be run directly
+    calls: list[int] = []
+    handle = module_at(model.network, path).register_forward_hook(lambda *_: calls.append(1))
+    try:
+        for _ in range(2):
+            before = len(calls)
+            translator.translate(["eins zwei"])
+            assert len(calls) - before > 1
+    finally:
+        handle.remove()
