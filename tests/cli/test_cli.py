@@ -483,6 +483,10 @@ def test_conflicts_are_shown(run: Run, tiny_store: Path, tmp_path: Path) -> None
     assert "2 replaced" in run("add", store, "--corpus", tmp_path / "new.tsv", "--replace").err
 
 
-def test_placeholders_that_were_lost_are_named(run: Run, store: Store) -> None:
+def test_placeholders_that_were_lost_are_named(run: Run, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from knnmt import Translation, Translator
+
+    lost = [Translation("Laden Sie {0} Akkus.", "Charge the batteries.", (5, 0))]
+    monkeypatch.setattr(Translator, "translations", lambda *_, **__: lost)
     result = run("translate", "--store", store.path, "--k", 8, "--json", stdin=b"Laden Sie {0} Akkus.\n")
     assert json.loads(result.out)["missing"] == ["{0}"]
