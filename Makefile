@@ -21,6 +21,7 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 	cd recipes/paper && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml .
+	cd recipes/embedded-model && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml .
 
 layers: $(READY)
 	$(BIN)/lint-imports

@@ -10,13 +10,19 @@ from typing import Any
 
 from rich.console import Console
 
+from bench.ablation import ablation
 from bench.adding import adding
 from bench.bars import draw_bars
 from bench.building import build_against_forward
+from bench.growing import growing
 from bench.memory import peak_memory
+from bench.peers import peers
+from bench.rewriting import rewriting
+from bench.scale import scale
 from bench.searching import DIMENSIONS, SIZES, searching
-from bench.shortcuts import shortcuts
+from bench.serving import serving
 from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, where_time_goes
+from bench.unit_costs import unit_costs
 from knnmt.errors import KnnmtError
 
 ADDED_TO = 1_000_000
@@ -25,7 +31,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "building": lambda arguments: build_against_forward(arguments.repeats),
     "translating": lambda arguments: translating(plan_of(arguments)),
     "phases": lambda arguments: where_time_goes(plan_of(arguments)),
-    "shortcuts": lambda arguments: shortcuts(plan_of(arguments)),
+    "ablation": lambda arguments: ablation(plan_of(arguments)),
     "searching": lambda arguments: searching(
         tuple(arguments.size or SIZES),
         tuple(arguments.dimension or DIMENSIONS),
@@ -34,14 +40,25 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         plan_of(arguments),
     ),
     "adding": lambda arguments: adding(ADDED_TO, arguments.repeats),
+    "peers": lambda arguments: peers(plan_of(arguments), arguments.knn_transformers),
+    "growing": lambda arguments: growing(arguments.additions),
     "memory": lambda arguments: peak_memory(arguments.entries),
+    "rewriting": lambda _: rewriting(),
+    "scale": lambda arguments: scale(
+        tuple(arguments.size or (300_000, 1_000_000)),
+        tuple(arguments.dimension or (256,)),
+        arguments.repeats,
+        arguments.keys_of,
+    ),
+    "serving": lambda arguments: serving(arguments.minutes, arguments.model, arguments.store),
+    "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats)),
 }
 
 
 def main() -> None:
     arguments = parser().parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in arguments.names or BENCHMARKS:
+    for name in arguments.names or [name for name in BENCHMARKS if name != "peers" or arguments.knn_transformers]:
         try:
             results[name] = BENCHMARKS[name](arguments)
         except KnnmtError as error:
@@ -58,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which ones; all by default")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--entries", type=int, default=3_000_000, help="of the store whose memory is measured")
+    parser.add_argument("--minutes", type=float, default=0.5, help="of overload, where serving is measured")
+    parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
+    parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
     group = parser.add_argument_group("searching")
     group.add_argument("--size", type=int, action="append", help="entries; again for more rows (10⁵, 10⁶ and 10⁷)")
     group.add_argument("--dimension", type=int, action="append", help="of synthetic keys (256, 512 and 1024)")
@@ -80,6 +100,7 @@ def add_options_of_translating(group: Any) -> None:
     group.add_argument(
         "--index", action="append", help="a FAISS factory; one more row for each store with such an index"
     )
+    group.add_argument("--precision", action="append", help="one more row for each store in this precision")
     group.add_argument("--plot", type=picture, default=RESULTS.with_name("translating.png"), help="PNG or SVG")
 
 
@@ -97,6 +118,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         k=arguments.k,
         exact=arguments.exact,
         indexes=tuple(arguments.index or ()),
+        precisions=tuple(arguments.precision or ()),
     )
 
 

@@ -2,29 +2,32 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bench.memories import SearchedOnly
 from bench.ratios import compared, speeds
 from bench.systems import by_knnmt
 from bench.translating import Plan, in_order_of_length, read_text, share_threads
 from knnmt import Translator
+from knnmt.mixing.neighbours import Neighbours
 from knnmt.store.datastore import Store
-from knnmt.translate.decoding import SearchSettings
-from knnmt.translate.retriever import IndexedEntries, Neighbours, Retriever
+from knnmt.translate.searchers import IndexedEntries
+from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import model_of_store
 
 HARDLY = 1e-9  # the weight of neighbours that are found, mixed in, and change nothing
 
 
-class Memory:
+class Memory(SearchedOnly):
     """A store's entries and copies of them, each with its original's token, searched as those of a store are."""
 
     def __init__(self, searcher: IndexedEntries, tokens: NDArray[np.int32]) -> None:
-        self.searcher, self.entries = searcher, searcher.entries
+        super().__init__(searcher.entries)
+        self.searcher = searcher
         self.values = np.resize(tokens, self.entries).astype(np.int64)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
@@ -48,8 +51,8 @@ def cost_of_retrieval(store: Store, plan: Plan, k: int) -> Callable[[IndexedEntr
     def measure(searcher: IndexedEntries) -> dict[str, Any]:
         memory = Memory(searcher, store.values)
         translators = {
-            "without": Translator(model, None, SearchSettings(weight=0.0)),
-            "with": Translator(model, cast(Retriever, memory), SearchSettings(k=k, weight=HARDLY)),
+            "without": Translator(model, None, TranslateSettings(weight=0.0)),
+            "with": Translator(model, memory, TranslateSettings(k=k, weight=HARDLY)),
         }
         measured = speeds({name: partial(work, one) for name, one in translators.items()}, plan.repeats)
         found = compared(measured["with"], measured["without"])

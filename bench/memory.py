@@ -9,11 +9,13 @@ from rich.console import Console
 from bench.peak import peak_of
 from knnmt import load_model
 from knnmt.cli.demo import read_demo
+from knnmt.layout.manifest import PARTS
+from knnmt.layout.parts import EncodedSegment, PartWriter
+from knnmt.layout.records import PartRecord
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.building import write_manifest
-from knnmt.store.datastore import PARTS, PartRecord, Store
+from knnmt.store.datastore import Store
 from knnmt.store.index_files import write_index
-from knnmt.store.parts import EncodedSegment, PartWriter
 from knnmt.text.corpus import Segment
 
 PART_SEGMENTS = 4096
@@ -32,7 +34,7 @@ def peak_memory(entries: int) -> dict[str, float]:
             "from knnmt.cli.main import main; main()", "translate", "--store", str(store.path), stdin=text.encode()
         )
         weights = sum(weight.numel() * weight.element_size() for weight in model.network.parameters())
-        index = store.manifest.index.file.bytes
+        index = sum(record.bytes for record in store.manifest.index.files().values())
     allowed = weights + index + ALLOWED
     Console().print(
         f"peak memory with {entries:,} entries: {peak / 1e6:,.0f} MB; model {weights / 1e6:,.0f} MB "

@@ -9,14 +9,16 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-import knnmt.translate.decoding
 from bench.systems import ONE_BATCH
 from knnmt import Translator
 from knnmt.engine.marian import MarianDecoder
 from knnmt.engine.network import NetworkDecoder
 from knnmt.engine.projection import AllLogits, LogitsByRows, Projection
 from knnmt.engine.stepping import Stepper
-from knnmt.translate.retriever import IndexedEntries, Retriever, StoreSearcher
+from knnmt.mixing.fixed import FixedMixer
+from knnmt.mixing.mixture import Mixture
+from knnmt.translate.local_retriever import LocalRetriever, StoreSearcher
+from knnmt.translate.searchers import IndexedEntries
 
 # What belongs to a phase; time spent in a later row inside an earlier one is counted for the later one only.
 PHASES: dict[str, list[tuple[Any, str]]] = {
@@ -26,11 +28,11 @@ PHASES: dict[str, list[tuple[Any, str]]] = {
         (Projection, "exactly"), (AllLogits, "rank"), (AllLogits, "at"), (LogitsByRows, "rank"), (LogitsByRows, "at"),
     ],
     "caches reordered, sentences dropped": [(Stepper, "keep")],
-    "search, other": [(Retriever, "search")],
+    "search, other": [(LocalRetriever, "search")],
     "search: clusters and codes": [(IndexedEntries, "search_index")],
-    "search: distances from keys": [(IndexedEntries, "nearest_by_keys")],
+    "search: distances from keys": [(IndexedEntries, "distances_by_keys")],
     "values looked up": [(StoreSearcher, "with_tokens")],
-    "mixing": [(knnmt.translate.decoding, "mix_best"), (knnmt.translate.decoding, "weights_of")],
+    "mixing": [(Mixture, "best"), (FixedMixer, "mixture")],
 }  # fmt: skip
 REST = "beam bookkeeping, tokenizer, Python"
 

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from bench.cost import cost_of_retrieval
 from bench.translating import Plan
+from knnmt.layout.part_files import rows_at
 from knnmt.search.exact import nearest, norms_of
 from knnmt.search.index import (
     EXACT_ENTRIES,
@@ -32,10 +33,8 @@ from knnmt.search.index import (
     unpacked,
 )
 from knnmt.search.library import faiss
-from knnmt.store.datastore import Store, map_column
-from knnmt.store.manifest import FileRecord, IndexRecord
-from knnmt.store.rows import RowReader
-from knnmt.translate.retriever import IndexedEntries
+from knnmt.store.datastore import Store
+from knnmt.translate.searchers import IndexedEntries, Opened
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 DIMENSIONS = (256, 512, 1024)
@@ -65,7 +64,6 @@ class GrownKeys:
             self.column[rows[0] : rows[-1] + 1] = self.copies(rows)
         self.column.flush()
         self.column, self.opened = np.load(self.file, mmap_mode="r"), self.file.open("rb")
-        self.reader = RowReader([self.column], [self.opened])
 
     def copies(self, rows: NDArray[np.int64]) -> Keys:
         """The first of each original is the original itself."""
@@ -76,9 +74,10 @@ class GrownKeys:
     def rows(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.float16]:
         """As a store does it."""
         assert name == "keys"
-        return np.asarray(self.reader.read(np.zeros_like(entries), entries))
+        descriptors, begins = (np.full_like(entries, at) for at in (self.opened.fileno(), self.column.offset))
+        return rows_at(descriptors, begins, entries, np.dtype(np.float16), self.column.shape[1:])
 
-    def index_file(self, _: IndexRecord | None) -> Path:
+    def index_file(self) -> Path:
         return self.file.with_name("index.faiss")
 
     def blocks(self) -> Any:
@@ -95,8 +94,7 @@ def synthetic(dimension: int) -> Keys:
 
 
 def keys_of(store: Store) -> Keys:
-    parts = [map_column(store.part_folder(part), "keys") for part in store.manifest.parts]
-    return np.concatenate([np.asarray(part, np.float32) for part in parts])
+    return np.concatenate([np.asarray(part, np.float32) for part in store.columns("keys")])
 
 
 def searching(
@@ -126,7 +124,7 @@ def measured(
     began = time.perf_counter()
     index = built(keys, factory)
     built_in = time.perf_counter() - began
-    searcher = searcher_of(index, keys, entries, factory)
+    searcher = searcher_of(index, keys, entries)
     queries = keys.copies(np.arange(len(keys.originals), len(keys.originals) + QUERIES) * 7919)
     times = [timed(searcher, queries) for _ in range(repeats + 1)][1:]
     return {
@@ -152,12 +150,18 @@ def built(keys: GrownKeys, factory: str) -> Any:
     return faiss.IndexIVFPQFastScan(filling)
 
 
-def searcher_of(index: Any, keys: GrownKeys, entries: int, factory: str) -> IndexedEntries:
+def searcher_of(index: Any, keys: GrownKeys, entries: int) -> IndexedEntries:
     """What searches a store, on these keys."""
-    file = keys.index_file(None)
+    file = keys.index_file()
     faiss.write_index(index, str(file))
-    record = IndexRecord(file.name, entries, factory, automatic_nprobe(entries), {}, FileRecord.of(file))
-    return IndexedEntries(cast(Store, keys), record, 0, None, None)
+    return GrownEntries(keys, entries, Opened(file, automatic_nprobe(entries)))
+
+
+class GrownEntries(IndexedEntries):
+    def __init__(self, keys: GrownKeys, entries: int, opened: Opened) -> None:
+        self.store, self.first, self.entries = cast(Store, keys), 0, entries
+        self.allowed, self.has_keys = None, True
+        self.use(opened)
 
 
 def timed(searcher: IndexedEntries, queries: Keys) -> float:

@@ -1,5 +1,6 @@
 """Translating, from text to text: stock `generate` and CTranslate2 without retrieval, ours without and with it."""
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEU
 
 from bench.apart import Opened, Opening, Worker, working_apart
 from bench.phases import phases, show_phases
@@ -19,17 +20,18 @@ from bench.ratios import Done, TimedWork, Work, show, speeds_of_timed
 from bench.reindexed import reindexed
 from bench.systems import System, Translated, by_generate, by_knnmt
 from knnmt import Translator, build_store
-from knnmt.cli.demo import MODEL, K, demo_corpus, read_demo
+from knnmt.cli.demo import MODEL, demo_corpus, read_demo
 from knnmt.errors import SettingsError
 from knnmt.measure.evaluation import metrics, read_test_set, signature_of
 from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.search.library import faiss
 from knnmt.store.datastore import Store
+from knnmt.switches import VARIABLE
 from knnmt.text.inputs import read_lines
-from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.local_retriever import LocalRetriever
 from knnmt.translate.memories import open_memory
-from knnmt.translate.retriever import Retriever
-from knnmt.translate.translator import check_fingerprint, model_of_store, open_retriever, settings_for
+from knnmt.translate.settings import TranslateSettings
+from knnmt.translate.translator import check_fingerprint, model_of_store, open_retriever
 
 REFERENCE = "generate"
 BATCHES = (32, 1)
@@ -53,6 +55,7 @@ class Plan:
     k: int | None = None  # None: as the store was tuned
     exact: bool = False  # a second row for each store, with --exact
     indexes: tuple[str, ...] = ()  # one more row for each store and kind of index
+    precisions: tuple[str, ...] = ()  # one more row for each store and precision
 
     def __post_init__(self) -> None:
         numbers = {"--sentences": [self.sentences], "--batch": self.batches, "--beam": self.beams}
@@ -76,6 +79,8 @@ class Row(NamedTuple):
     store: str | None = None
     k: int | None = None
     exact: bool = False
+    precision: str | None = None
+    plain: tuple[str, ...] = ()  # fast paths that are left out
 
 
 class Prepared(NamedTuple):
@@ -129,20 +134,21 @@ def open_generate(plan: Plan) -> Opened:
 
 
 def open_ours(plan: Plan, row: Row) -> Opened:
+    os.environ[VARIABLE] = ",".join(row.plain)
     share_threads(plan.threads or torch.get_num_threads())
-    translator = translator_of(row, model_of(plan), open_retriever(row.store, nprobe=None) if row.store else None)
+    translator = translator_of(row, model_of(plan), open_retriever(row.store) if row.store else None)
     return Opened(partial(in_batches, partial(by_knnmt, translator)), signature_without_beam(translator))
 
 
-def open_converted(plan: Plan, folder: Path, kind: str) -> Opened:
+def open_converted(plan: Plan, folder: Path, kind: str, *, in_parts: bool = False) -> Opened:
     """The converted model, and of the other only the tokenizer and the settings."""
     from bench.converted import opened
 
     threads = plan.threads or torch.get_num_threads()
     torch.set_num_threads(1)  # so that PyTorch starts no threads beside CTranslate2's
     model = model_of(plan)
-    model.network.to("meta")  # lets go of weights that nothing here computes with
-    return Opened(partial(in_batches, opened(model, folder, kind, threads)))
+    torch.nn.Module.to(model.network, "meta")  # lets go of weights that nothing here computes with
+    return Opened(partial(in_batches, opened(model, folder, kind, threads, in_parts=in_parts)))
 
 
 def where_time_goes(plan: Plan) -> dict[str, Any]:
@@ -167,7 +173,7 @@ def open_translators(plan: Plan, folder: Path) -> dict[str, Translator]:
     """Ours without retrieval and with each store, all around one loaded model."""
     model = model_of(plan)
     rows = rows_of_ours(plan, model, folder)
-    retrievers = {row.store: open_retriever(row.store, nprobe=None) for row in rows.values() if row.store}
+    retrievers = {row.store: open_retriever(row.store) for row in rows.values() if row.store}
     return {name: translator_of(row, model, retrievers.get(row.store or "")) for name, row in rows.items()}
 
 
@@ -191,9 +197,11 @@ def rows_of_ours(plan: Plan, model: TranslationModel, folder: Path) -> dict[str,
         for factory in plan.indexes:
             other = reindexed(open_memory(given).store, factory, folder / f"{name} {factory}")
             rows[f"knnmt, {name}, {factory}"] = Row(str(other), plan.k)
+        for precision in plan.precisions:
+            rows[f"knnmt, {name}, {precision}"] = Row(given, plan.k, precision=precision)
     if not plan.stores and not plan.source:
         memory = build_store(folder / "store", model, [demo_corpus("memory")])
-        rows["knnmt, demo's memory"] = Row(str(memory.path), K)
+        rows["knnmt, demo's memory"] = Row(str(memory.path))
     return rows
 
 
@@ -203,14 +211,14 @@ def row_name(given: str) -> str:
     return Path(name).name or name
 
 
-def translator_of(row: Row, model: TranslationModel, retriever: Retriever | None = None) -> Translator:
+def translator_of(row: Row, model: TranslationModel, retriever: LocalRetriever | None = None) -> Translator:
     """The model alone, or with a store as it was tuned, else with the default settings."""
     if retriever is None:
-        return Translator(model, None, SearchSettings(weight=0.0))
+        return Translator(model, None, TranslateSettings(weight=0.0, precision=row.precision))
     store: Store = retriever.stores[0]
     check_fingerprint(store, store.manifest.model, model.fingerprint, model.name)
-    settings = settings_for(retriever, k=row.k, temperature=None, weight=None, certain=None)
-    return Translator(model, retriever, replace(settings, exact=row.exact))
+    asked = TranslateSettings(k=row.k, exact=row.exact, precision=row.precision)
+    return Translator.with_memory(model, retriever, asked)
 
 
 def ctranslate2_systems(plan: Plan, model: TranslationModel, folder: Path) -> dict[str, Opening]:
@@ -225,7 +233,13 @@ def ctranslate2_systems(plan: Plan, model: TranslationModel, folder: Path) -> di
     except ValueError as error:
         Console().print(f"CTranslate2 cannot convert {model.name}, so its rows are left out: {error}", markup=False)
         return {}
-    return {f"CTranslate2 {kind}": partial(open_converted, plan, converted, kind) for kind in ("float32", "int8")}
+    kinds = [(kind, in_parts) for kind in ("float32", "int8") for in_parts in (False, True)]
+    return {
+        f"CTranslate2 {kind}{', in parts' if in_parts else ''}": partial(
+            open_converted, plan, converted, kind, in_parts=in_parts
+        )
+        for kind, in_parts in kinds
+    }
 
 
 def read_text(plan: Plan) -> Text:

@@ -1,6 +1,7 @@
 """Write docs/cli.md from the command line itself; `python docs/generate_cli.py --check` fails where it has drifted."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,16 @@ Progress and messages go to stderr, results to stdout. Files ending in `.gz` are
 def page() -> str:
     """All commands with their arguments and options."""
     program: Any = typer.main.get_command(app)
-    return "\n".join([HEAD, *(section(name, command) for name, command in program.commands.items())])
+    return "\n".join([HEAD, *sections(program)])
+
+
+def sections(group: Any, before: str = "") -> Iterator[str]:
+    """Every command, those of groups too."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from sections(command, f"{before}{name} ")
+        else:
+            yield section(before + name, command)
 
 
 def section(name: str, command: Any) -> str:

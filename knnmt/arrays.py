@@ -1,4 +1,4 @@
-"""Picking rows out of arrays, and where each of several stacked ones starts."""
+"""Gathering along the second axis of arrays, and offsets of concatenated arrays."""
 
 from typing import Any
 
@@ -15,5 +15,5 @@ def picked(array: Array, order: NDArray[np.int64]) -> Array:
 
 
 def starts(lengths: list[int]) -> NDArray[np.int64]:
-    """Where each of several pieces begins when they are laid end to end."""
+    """The offset of each piece when all are concatenated."""
     return np.cumsum([0, *lengths[:-1]], dtype=np.int64)

@@ -1,7 +1,9 @@
 """Every error that a user can cause, as one tree.
 
 KnnmtError
+├── ClusterError    a Ray cluster, or a part of one, that does not answer
 ├── CorpusError     parallel text that cannot be read
+├── DocumentError   a document that cannot be read or written
 ├── ModelError      a model that cannot be loaded or used
 ├── StoreError      a datastore that is missing, broken, or of another model
 └── SettingsError   a value outside its range
@@ -11,11 +13,19 @@ The message names the file or flag and says what to do. The command line prints 
 
 
 class KnnmtError(Exception):
-    """Something that the caller can put right."""
+    """An error that the caller can fix."""
+
+
+class ClusterError(KnnmtError):
+    """A Ray cluster, or a part of one, that does not answer."""
 
 
 class CorpusError(KnnmtError):
     """Parallel text that cannot be read."""
+
+
+class DocumentError(KnnmtError):
+    """A document that cannot be read or written."""
 
 
 class ModelError(KnnmtError):

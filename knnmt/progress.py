@@ -1,5 +1,6 @@
-"""A progress bar on stderr, silent when nobody is looking."""
+"""Progress bars on stderr, shown only on a terminal."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,9 @@ from rich.text import Text
 Advance = Callable[[int, int], None]  # (steps done, tokens done)
 
 
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
 class TokensPerSecond(ProgressColumn):
     def render(self, task: Task) -> Text:
         tokens, elapsed = task.fields["tokens"], task.elapsed or 0.0
@@ -18,7 +22,7 @@ class TokensPerSecond(ProgressColumn):
 
 @contextmanager
 def progress_bar(label: str, total: int, *, done: int = 0, show: bool = True) -> Iterator[Advance]:
-    """Inside, call the given function with (steps, tokens) whenever some are done."""
+    """Yield a function to call with (steps, tokens) when some are done."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -34,3 +38,12 @@ def progress_bar(label: str, total: int, *, done: int = 0, show: bool = True) ->
             progress.update(task, advance=steps, tokens=progress.tasks[0].fields["tokens"] + tokens)
 
         yield advance
+
+
+def silence_libraries() -> None:
+    """Silence transformers while it loads a model. Call it before transformers is imported, in a process of our own.
+
+    A variable that the user has set is left alone.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import transformers
 from command_line import Result, Run
 from living import use_hash_keys
 
@@ -14,6 +15,13 @@ from knnmt.cli.main import main
 from knnmt.models.translation_model import TranslationModel
 
 PAIRS = 80
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet_libraries() -> None:
+    """As the command line asks for in a process of its own."""
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from knnmt import BuildSettings, Corpus, build_store
+from knnmt.layout.parts import PartWriter
 from knnmt.store.adding import AddSettings, add_to_store
 from knnmt.store.datastore import Store
-from knnmt.store.parts import PartWriter
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
 
 DIMENSION = 8
 END = 1
@@ -93,7 +93,7 @@ def add(store: Store, pairs: list[tuple[str, str]], name: str = "more", **settin
 
 def found_pairs(store: Store, queries: np.ndarray, k: int, **options: object) -> set[tuple[str, str]]:
     """Every pair that is a neighbour of some query."""
-    found = Retriever([store], **options).search(queries.astype(np.float32), k)  # type: ignore[arg-type]
+    found = LocalRetriever([store], **options).search(queries.astype(np.float32), k)  # type: ignore[arg-type]
     segments = store.segment_numbers(np.unique(found.entries[found.entries >= 0]))
     return {(store.segment(int(n)).source, store.segment(int(n)).target) for n in segments}
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import knnmt
+from knnmt.switches import FAST_PATHS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RECIPES = sorted((ROOT / "recipes").glob("*/README.md"))
@@ -44,8 +47,9 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
 
 
 def test_every_command_of_readme_runs(tried: tuple[Path, dict[str, str]]) -> None:
-    _, printed = tried
-    assert len(printed) == 5
+    folder, printed = tried
+    assert len(printed) == 6
+    assert (folder / "page.en.md").read_text(encoding="utf-8") == "Clean the **chain** before charging.\n"
     translation = next(text for command, text in printed.items() if "translate" in command)
     assert "Clean the chain" in translation
 
@@ -79,13 +83,37 @@ def test_the_command_line_reference_is_current() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        assert link.startswith("https://") or (page.parent / link).exists(), link
+    for link, _, anchor in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text(encoding="utf-8")):
+        target = page.parent / link if link else page
+        assert link.startswith("https://") or target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors_of(target), f"{link}#{anchor}"
+
+
+def anchors_of(page: Path) -> list[str]:
+    """The headings of a page as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_teach_only_public_names(page: Path) -> None:
+    """What users import is in `knnmt` itself; a page for developers may name modules as files."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.findall(r"(?:from|import) knnmt\.\w+", text)
+    for name in re.findall(r"`knnmt\.(\w+)", text):
+        assert name in knnmt.__all__
 
 
 def test_every_option_has_a_help_text() -> None:
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     assert not re.findall(r"^\| `--[^|]+\|\s*\|$", page, flags=re.MULTILINE)
+
+
+def test_every_fast_path_is_named_with_its_switch() -> None:
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    section = page.split("## Switching fast paths off")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE) == list(FAST_PATHS)
 
 
 def test_the_changelog_knows_this_version() -> None:

@@ -21,7 +21,7 @@ from torch import nn
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
 from knnmt.models.batching import pad
-from knnmt.models.translation_model import TranslationModel, load_model, quiet
+from knnmt.models.translation_model import TranslationModel, load_model
 
 GERMAN = (
     "Das Haus steht am Fluss.",
@@ -241,7 +241,6 @@ def session_folder() -> tempfile.TemporaryDirectory[str]:
 
 @cache
 def tiny_folder(name: str) -> Path:
-    quiet()
     torch.set_num_threads(1)  # on models this small, threads only wait for each other
     folder = Path(session_folder().name) / name
     ARCHITECTURES[name].make(folder)

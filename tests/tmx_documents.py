@@ -1,7 +1,7 @@
 """TMX written for a test, and read again."""
 
-from documents import Documents
 from hypothesis import settings
+from xml_readers import Documents
 
 from knnmt.text.tmx import read_tmx
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from knnmt.cli.explanation_view import show_explanation
-from knnmt.cli.views import marked, show_evaluation, words_also_in
+from knnmt.cli.measuring_view import marked, show_evaluation, words_also_in
 from knnmt.measure.evaluation import Evaluation, evaluate
 from knnmt.models.translation_model import load_model
 from knnmt.store.building import build_store, check_place
@@ -22,7 +22,6 @@ from knnmt.translate.translator import Translator
 
 MODEL = "builtin:de-en"
 LANGUAGES = ("de", "en")
-K = 16  # a memory of a few hundred pairs has few good neighbours for any word; the other settings are the defaults
 SHOWN = 6
 
 
@@ -33,13 +32,13 @@ def run_demo(console: Console, *, keep: Path | None = None) -> Evaluation:
         console.rule("1. A translation memory becomes a datastore")
         write_demo_files(folder)
         build_demo_store(folder / "store", console)
-        translator = Translator.from_store(folder / "store", k=K)
+        translator = Translator.from_store(folder / "store")
         console.rule("2. Sentences that are not in the memory, without and with it")
         tests = read_demo("test")
         sources, references = [test.source for test in tests], [test.target for test in tests]
         evaluation = evaluate(translator, sources, references)
         show_side_by_side(evaluation, sources, references, console)
-        console.rule(f"3. The scores, over all {len(tests)} sentences, with k = {K}")
+        console.rule(f"3. The scores, over all {len(tests)} sentences")
         show_evaluation(evaluation, console)
         console.rule("4. Why: the neighbours behind each word")
         show_explanation(translator.explain(most_improved(evaluation, sources, references)), console, neighbours=1)

@@ -1,4 +1,4 @@
-"""The command line: its commands, how each of them ends, and what is said of errors."""
+"""The entry point: commands, exit codes and error messages."""
 
 import os
 import sys
@@ -9,9 +9,11 @@ import typer
 
 from knnmt.cli.measuring_commands import measuring_commands
 from knnmt.cli.options import errors, output
+from knnmt.cli.serving_commands import serving_commands
 from knnmt.cli.store_commands import store_commands
 from knnmt.cli.translating_commands import translating_commands
 from knnmt.errors import KnnmtError, SettingsError
+from knnmt.progress import silence_libraries
 from knnmt.release import __version__
 
 WRONG_CALL: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # every error that the option parser raises
@@ -29,19 +31,21 @@ app = typer.Typer(
 app.add_typer(store_commands)
 app.add_typer(translating_commands)
 app.add_typer(measuring_commands)
+app.add_typer(serving_commands)
 
 
 def main() -> None:
-    """Run a command. Exit code 0: done; 2: a wrong call or bad input, one line on stderr; 1: a fault of knnmt."""
+    """Run a command. Exit codes: 0 success; 2 wrong call or bad input, one line on stderr; 1 internal error."""
     if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8")  # as the input is read, whatever the locale
+    silence_libraries()
     try:
         check_arguments(sys.argv[1:])
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(with_addresses(sys.argv[1:]) or ["--help"], standalone_mode=False)
     except KnnmtError as error:
         code = fail(str(error))
     except WRONG_CALL as error:
-        code = fail(error.format_message() + hint_for(error.format_message()))
+        code = fail(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
         code = STOPPED
     except BrokenPipeError:
@@ -56,10 +60,20 @@ def main() -> None:
 
 
 def check_arguments(arguments: list[str]) -> None:
-    """Bytes that are no text in the locale's encoding would surprise every part of the program."""
+    """Refuse arguments that are not valid text in the locale's encoding."""
     for argument in arguments:
         if not argument.isprintable() and any("\ud800" <= sign <= "\udfff" for sign in argument):
             raise SettingsError(f"{argument.encode('utf-8', 'replace').decode()}: not UTF-8 text")
+
+
+def with_addresses(arguments: list[str]) -> list[str]:
+    """`--ray` may stand alone: what follows it is its value only if it is an address."""
+    from knnmt.cluster.connection import FOUND, is_address
+
+    spread: list[str] = []
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
+        spread += [argument, FOUND] if argument == "--ray" and not is_address(following) else [argument]
+    return spread
 
 
 def fail(message: str) -> int:
@@ -68,13 +82,7 @@ def fail(message: str) -> int:
     return 2
 
 
-def hint_for(message: str) -> str:
-    """The likeliest slip of all: a file given where standard input is read."""
-    stray = "unexpected extra argument" in message and "translate" in sys.argv
-    return "; it reads standard input: knnmt translate … < FILE" if stray else ""
-
-
-def version(wanted: bool) -> None:
+def show_version(wanted: bool) -> None:
     if wanted:
         output.print(f"knnmt {__version__}")
         raise typer.Exit
@@ -82,14 +90,18 @@ def version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     pass
 
 
 @app.command()
 def demo(
-    keep: Annotated[Path | None, typer.Option("--keep", help="Keep datastore and texts in this new folder.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Keep the datastore and the texts in this new folder.")
+    ] = None,
 ) -> None:
     """Build, translate, score and explain on the embedded model and a small translation memory."""
     from knnmt.cli.demo import run_demo

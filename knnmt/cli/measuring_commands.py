@@ -1,32 +1,29 @@
-"""The commands that measure: what a memory gains, which settings serve it best, and how that changes with them."""
+"""The commands `evaluate`, `tune` and `sweep`."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from knnmt.cli.flags import Only, with_settings
 from knnmt.cli.options import (
     AsJson,
-    Beam,
-    Certain,
-    Exact,
-    K,
     Limit,
     ModelOption,
-    Nprobe,
+    RayOption,
+    ShardsOption,
     SourceLang,
     StoreArgument,
     StoresOption,
     TargetLang,
-    Temperature,
-    Weight,
-    WhereOption,
     errors,
     make_translator,
     output,
     print_json,
 )
+from knnmt.translate.settings import TranslateSettings
 
 FEW_SENTENCES = 100
 
@@ -34,6 +31,7 @@ measuring_commands = typer.Typer()
 
 
 @measuring_commands.command()
+@with_settings
 def evaluate(
     source: Annotated[Path, typer.Option("--source", help="Source lines.")],
     target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
@@ -41,28 +39,22 @@ def evaluate(
     model: ModelOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
-    k: K = None,
-    temperature: Temperature = None,
-    weight: Weight = None,
-    beam: Beam = None,
-    nprobe: Nprobe = None,
-    certain: Certain = None,
-    exact: Exact = False,
-    where: WhereOption = None,
     limit: Limit = None,
     against: Annotated[
         Path | None,
-        typer.Option(
-            "--against", help="Translations of --source made earlier, to compare with instead of the base model."
-        ),
+        typer.Option("--against", help="Earlier translations of --source, to compare with instead of the base model."),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option("--save", help="Write the translations to base.txt and knn.txt in this folder.")
     ] = None,
+    ray: RayOption = None,
+    shards: ShardsOption = None,
+    *,
+    settings: TranslateSettings,
     as_json: AsJson = False,
 ) -> None:
     """Score the base model and the datastore on the same text: BLEU, chrF, significance, speed."""
-    from knnmt.cli.views import show_evaluation
+    from knnmt.cli.measuring_view import show_evaluation
     from knnmt.measure.evaluation import evaluate as evaluate_translator
     from knnmt.measure.evaluation import read_earlier, read_test_set, save
 
@@ -71,18 +63,7 @@ def evaluate(
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
     translator = make_translator(
-        store,
-        model,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        k=k,
-        temperature=temperature,
-        weight=weight,
-        beam=beam,
-        nprobe=nprobe,
-        certain=certain,
-        exact=exact,
-        where=where,
+        store, model, settings, source_lang=source_lang, target_lang=target_lang, ray=ray, shards=shards
     )
     evaluation = evaluate_translator(
         translator, sources, references, against=earlier, show_progress=sys.stderr.isatty()
@@ -96,20 +77,21 @@ def evaluate(
 
 
 @measuring_commands.command()
+@with_settings
 def tune(
     store: StoreArgument,
-    source: Annotated[Path, typer.Option("--source", help="Source lines, not those that the store was made of.")],
+    source: Annotated[Path, typer.Option("--source", help="Source lines that are not in the store.")],
     target: Annotated[Path, typer.Option("--target", help="Their translations.")],
     model: ModelOption = None,
     source_lang: SourceLang = None,
-    beam: Beam = None,
-    nprobe: Nprobe = None,
     limit: Limit = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw what was found: a .png or .svg file.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Plot the result to a .png or .svg file.")] = None,
+    *,
+    settings: Annotated[TranslateSettings, Only(("beam", "nprobe"))],
     as_json: AsJson = False,
 ) -> None:
-    """Find k, temperature, weight and certainty on text with known translations, and make them the store's defaults."""
-    from knnmt.cli.views import show_tuning
+    """Find k, temperature, weight and certainty on text with known translations, and store them as defaults."""
+    from knnmt.cli.measuring_view import show_tuning
     from knnmt.measure.evaluation import read_test_set
     from knnmt.measure.surface import check_drawable, draw_tuning
     from knnmt.measure.tuning import tune as tune_translator
@@ -118,7 +100,7 @@ def tune(
     if plot:
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
-    translator = make_translator([str(store)], model, source_lang=source_lang, beam=beam, nprobe=nprobe)
+    translator = make_translator([str(store)], model, settings, source_lang=source_lang)
     files = {"source": source.name, "target": target.name}
     tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
     if plot:
@@ -135,23 +117,27 @@ def tune(
 
 
 @measuring_commands.command()
+@with_settings
 def sweep(
     store: StoreArgument,
-    source: Annotated[Path, typer.Option("--source", help="Source lines, not those that the store was made of.")],
+    source: Annotated[Path, typer.Option("--source", help="Source lines that are not in the store.")],
     target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
-    csv: Annotated[Path, typer.Option("--output", help="A CSV file; rows that it has already are not run again.")],
+    csv: Annotated[Path, typer.Option("--output", help="A CSV file. Rows that it already has are not run again.")],
     k: Annotated[str | None, typer.Option("--k", help="Neighbours per step, such as 1,4,16,64.")] = None,
-    temperature: Annotated[str | None, typer.Option("--temperature", help="Such as 10,100: a line for each.")] = None,
-    sizes: Annotated[str | None, typer.Option("--sizes", help="Shares of the datastore, such as 0.1,0.3,1.")] = None,
+    temperature: Annotated[
+        str | None, typer.Option("--temperature", help="Temperatures, such as 10,100; one line each in the plot.")
+    ] = None,
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Fractions of the datastore, such as 0.1,0.3,1.")] = None,
     nprobe: Annotated[str | None, typer.Option("--nprobe", help="Clusters searched, such as 1,8,32.")] = None,
-    beam: Annotated[str | None, typer.Option("--beam", help="Beams, such as 1,5.")] = None,
-    weight: Weight = None,
+    beam: Annotated[str | None, typer.Option("--beam", help="Beam sizes, such as 1,5.")] = None,
     model: ModelOption = None,
     limit: Limit = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the curves: a .png or .svg file.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Plot the curves to a .png or .svg file.")] = None,
+    *,
+    settings: Annotated[TranslateSettings, Only(("weight",))],
 ) -> None:
     """Measure BLEU and speed over k and temperature, datastore size, clusters searched and beams."""
-    from knnmt.cli.views import show_sweep
+    from knnmt.cli.measuring_view import show_sweep
     from knnmt.measure.curves import draw_sweep
     from knnmt.measure.evaluation import read_test_set
     from knnmt.measure.surface import check_drawable
@@ -162,8 +148,8 @@ def sweep(
     if plot:
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
-    fixed = {name: axes.fixed(name) for name in ("k", "temperature", "beam")}
-    translator = make_translator([str(store)], model, weight=weight, certain=1.0, **fixed)
+    fixed = {name: value for name in ("k", "temperature", "beam") if (value := axes.fixed(name)) is not None}
+    translator = make_translator([str(store)], model, replace(settings, mixing="fixed", certain=1.0, **fixed))
     found = sweep_translator(translator, axes, sources, references, output=csv, show_progress=sys.stderr.isatty())
     if plot:
         draw_sweep(found, plot)

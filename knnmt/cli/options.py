@@ -1,6 +1,8 @@
-"""Options that several commands share, and what is made of them."""
+"""Options that several commands share."""
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +13,8 @@ from knnmt.errors import SettingsError
 
 if TYPE_CHECKING:
     from knnmt.text.corpus import Corpus
+    from knnmt.translate.local_retriever import SearchedBy
+    from knnmt.translate.settings import TranslateSettings
     from knnmt.translate.translator import Translator
 
 errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -19,11 +23,11 @@ output = Console(highlight=False, markup=False, emoji=False)
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The datastore's folder.")]
 StoresOption = Annotated[
     list[str] | None,
-    typer.Option("--store", help="A datastore, or NAME=FOLDER:WEIGHT; may be given several times."),
+    typer.Option("--store", help="A datastore, or NAME=FOLDER:WEIGHT; may be repeated."),
 ]
 WhereOption = Annotated[
     list[str] | None,
-    typer.Option("--where", help="Use only what meets this, such as corpus=house; may be given several times."),
+    typer.Option("--where", help="Use only segments that match this condition, such as corpus=house; may be repeated."),
 ]
 CorpusOption = Annotated[
     list[Path] | None,
@@ -35,34 +39,41 @@ ColumnsOption = Annotated[
     str | None, typer.Option("--columns", help="SOURCE,TARGET: the names of a table's two columns.")
 ]
 UnfinishedOption = Annotated[
-    bool, typer.Option("--unfinished", help="Take pairs that an XLIFF or PO file calls unfinished too.")
+    bool, typer.Option("--unfinished", help="Also use pairs that an XLIFF or PO file marks as unfinished.")
 ]
-NameOption = Annotated[str | None, typer.Option("--name", help="The corpus's name. [default: its file's]")]
+NameOption = Annotated[str | None, typer.Option("--name", help="Name of the corpus. [default: the name of its file]")]
 IndexOption = Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")]
-CapOption = Annotated[
-    int | None, typer.Option("--cap", help="At most N entries of each target token, spread evenly over the text.")
+MemoryOption = Annotated[
+    str | None,
+    typer.Option("--memory", help="Memory that indexing may use, such as 8G. [default: half of the machine's]"),
 ]
-BatchTokens = Annotated[int, typer.Option("--batch-tokens", help="Padded tokens a forward pass.")]
+CapOption = Annotated[
+    int | None, typer.Option("--cap", help="Keep at most N entries per target token, spread evenly over the text.")
+]
+MixingOption = Annotated[
+    str, typer.Option("--mixing", help="What to fit: learned, fixed, adaptive or robust; or paper, which fits nothing.")
+]
+GeneralOption = Annotated[
+    Path | None,
+    typer.Option("--general", help="General text in the source language, to stay as the model says. [default: ours]"),
+]
+BatchTokens = Annotated[int, typer.Option("--batch-tokens", help="Padded tokens per forward pass.")]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en; a store knows its own.")
+    str | None,
+    typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en. [default: the store's model]"),
 ]
 SourceLang = Annotated[str | None, typer.Option("--source-lang", help="Source language, for example de.")]
 TargetLang = Annotated[str | None, typer.Option("--target-lang", help="Target language, for example en.")]
-K = Annotated[int | None, typer.Option("--k", help="Neighbours per step. [default: as tuned, else 64]")]
-Temperature = Annotated[
-    float | None, typer.Option("--temperature", help="Of the neighbours' softmax. [default: as tuned, else 10]")
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Use a Ray cluster: HOST:PORT, or local to start one here. [without a value: the one here, else local]",
+    ),
 ]
-Weight = Annotated[
-    float | None, typer.Option("--weight", help="Of the neighbours: 0 to 1. [default: as tuned, else 0.5]")
-]
-Beam = Annotated[int | None, typer.Option("--beam", help="Beams. [default: 5]")]
-Nprobe = Annotated[int | None, typer.Option("--nprobe", help="Clusters searched. [default: the store's, 8 to 16]")]
-Certain = Annotated[
-    float | None,
-    typer.Option("--certain", help="Retrieve nothing where the model is surer than this. [default: as tuned, else 1]"),
-]
-Exact = Annotated[
-    bool, typer.Option("--exact", help="The paper's plain method, without what makes it fast and hardly changes it.")
+ShardsOption = Annotated[
+    int | None, typer.Option("--shards", help="With --ray: actors that the entries are spread over. [default: 2]")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N pairs.")]
@@ -90,50 +101,71 @@ def corpora_of(
     unfinished: bool = False,
 ) -> "list[Corpus]":
     from knnmt.text.corpus import Corpus
+    from knnmt.translate.document_settings import columns_of
+    from knnmt.units.pairs import DocumentPair, is_document_pair
 
     chosen = columns_of(columns)
-    return [Corpus(source, target, languages, name or "", chosen, unfinished) for source, target in files]
+    return [
+        (DocumentPair if is_document_pair(source, target) else Corpus)(
+            source, target, languages, name or "", chosen, unfinished
+        )
+        for source, target in files
+    ]
 
 
-def columns_of(text: str | None) -> tuple[str, str] | None:
+def bytes_of(text: str | None) -> int | None:
+    """`8G`, `500M` or a number of bytes."""
     if text is None:
         return None
-    names = [name.strip() for name in text.split(",")]
-    if len(names) != 2 or not all(names):
-        raise SettingsError(f"--columns {text}: must be two names, SOURCE,TARGET")
-    return names[0], names[1]
+    matched = re.fullmatch(r"(\d+)([KMG]?)B?", text.strip().upper())
+    if not matched or not int(matched[1]):
+        raise SettingsError(f"--memory {text}: must be a size such as 8G or 500M")
+    return int(matched[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[matched[2]]
 
 
 def make_translator(
     stores: list[str] | None,
     model: str | None,
+    settings: "TranslateSettings",
     *,
     source_lang: str | None = None,
     target_lang: str | None = None,
-    beam: int | None = None,
-    exact: bool = False,
-    **retrieval: Any,
+    ray: str | None = None,
+    shards: int | None = None,
 ) -> "Translator":
     """A translator of stores, or of the base model alone; a flag that would have no effect is an error."""
     from knnmt.translate.translator import Translator
 
     if stores:
         refuse({"target_lang": target_lang}, "a store knows its own; leave it out")
-        where = retrieval.pop("where", None) or []
-        return Translator.from_store(
-            stores, model=model, beam=beam, exact=exact, where=where, source_lang=source_lang, **retrieval
-        )
+        spread = searched_by(ray, shards)
+        return Translator.from_store(stores, settings, model=model, source_lang=source_lang, searched_by=spread)
     if model is None:
         raise SettingsError("--store or --model is missing")
-    refuse(retrieval, "only with --store; the model alone retrieves nothing")
-    beams = 5 if beam is None else beam
-    return Translator.from_model(model, source_lang=source_lang, target_lang=target_lang, beam=beams, exact=exact)
+    refuse({"ray": ray, "shards": shards}, "only with --store; the model alone searches nothing")
+    refuse(settings.for_memory(), "only with --store; the model alone retrieves nothing")
+    return Translator.from_model(model, settings, source_lang=source_lang, target_lang=target_lang)
+
+
+def searched_by(ray: str | None, shards: int | None) -> "SearchedBy":
+    """What searches stores: this process, or shards on a cluster, which is joined for the rest of the process."""
+    if ray is None:
+        from knnmt.translate.local_retriever import LocalRetriever
+
+        refuse({"shards": shards}, "only with --ray")
+        return LocalRetriever
+    from knnmt.cluster.connection import connect
+
+    connect(ray)
+    from knnmt.cluster.retriever import SHARDS, ShardedRetriever
+
+    return partial(ShardedRetriever, shards=SHARDS if shards is None else shards)
 
 
 def refuse(given: dict[str, Any], reason: str) -> None:
     for name, value in given.items():
         if value is not None:
-            shown = " ".join(value) if isinstance(value, list) else value
+            shown = " ".join(value) if isinstance(value, tuple) else value
             raise SettingsError(f"--{name.replace('_', '-')} {shown}: {reason}")
 
 

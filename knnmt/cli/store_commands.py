@@ -1,6 +1,7 @@
-"""The commands that make a datastore, change it, and show what it is and was."""
+"""The commands that build, change and show datastores."""
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,14 @@ from knnmt.cli.options import (
     CapOption,
     ColumnsOption,
     CorpusOption,
+    GeneralOption,
     IndexOption,
     Limit,
+    MemoryOption,
+    MixingOption,
     ModelOption,
     NameOption,
+    RayOption,
     SourceLang,
     SourceOption,
     StoreArgument,
@@ -23,15 +28,22 @@ from knnmt.cli.options import (
     TargetOption,
     UnfinishedOption,
     WhereOption,
+    bytes_of,
     corpora_of,
     corpus_files,
     errors,
     output,
     print_json,
+    refuse,
 )
+from knnmt.cli.store_view import mixing_line
+from knnmt.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from knnmt.store.adding import Added
+    from knnmt.store.building import Workers
 
 CONFLICTS_SHOWN = 5
 
@@ -51,23 +63,37 @@ def build(
     unfinished: UnfinishedOption = False,
     name: NameOption = None,
     index: IndexOption = None,
+    memory: MemoryOption = None,
     limit: Limit = None,
     cap: CapOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a build that was interrupted.")] = False,
     batch_tokens: BatchTokens = 4096,
+    ray: RayOption = None,
+    mixing: MixingOption = "learned",
+    general: GeneralOption = None,
     source_prefix: Annotated[
-        str | None, typer.Option("--source-prefix", help="Text before every source, as T5 wants it.")
+        str | None, typer.Option("--source-prefix", help="Text to put before every source, as T5 needs.")
     ] = None,
     key_site: Annotated[
-        str | None, typer.Option("--key-site", help="The module whose input is the key, for a new kind of model.")
+        str | None, typer.Option("--key-site", help="The module whose input is the key, for an unknown architecture.")
     ] = None,
 ) -> None:
-    """Make a datastore out of parallel text."""
+    """Build a datastore from parallel text."""
     from knnmt.models.translation_model import load_model
     from knnmt.store.building import BuildSettings, build_store, check_place
+    from knnmt.translate.fitting import fit_mixing, general_sentences
 
+    check_mixing(mixing)
+    if general is not None:
+        general_sentences(None, general)
     settings = BuildSettings(
-        index=index, limit=limit, cap=cap, resume=resume, batch_tokens=batch_tokens, show_progress=sys.stderr.isatty()
+        index=index,
+        memory=bytes_of(memory),
+        limit=limit,
+        cap=cap,
+        resume=resume,
+        batch_tokens=batch_tokens,
+        show_progress=sys.stderr.isatty(),
     )
     files = corpus_files(corpus, source, target)
     check_place(store, resume)
@@ -75,7 +101,10 @@ def build(
         model, source_lang=source_lang, target_lang=target_lang, source_prefix=source_prefix, key_site=key_site
     )
     languages = (source_lang or loaded.source_lang, target_lang or loaded.target_lang)
-    built = build_store(store, loaded, corpora_of(files, languages, name, columns, unfinished), settings)
+    corpora = corpora_of(files, languages, name, columns, unfinished)
+    with building_workers(ray) as workers:
+        built = build_store(store, loaded, corpora, settings, workers=workers)
+    fitted = fit_mixing(store, loaded, kind=mixing, general=general, show_progress=sys.stderr.isatty())
     skipped = ", ".join(f"{count:,} pairs {reason}" for reason, count in built.manifest.skipped.items())
     if built.manifest.downsampling:
         skipped += f"{', ' if skipped else ''}{built.manifest.downsampling['dropped']:,} entries above --cap {cap}"
@@ -83,6 +112,61 @@ def build(
         f"{store}: {built.entries:,} entries from {built.manifest.segments:,} pairs"
         + (f"; left out: {skipped}" if skipped else "")
     )
+    errors.print(f"mixing: {mixing_line(fitted.manifest.mixing)}")
+
+
+@store_commands.command()
+def fit(
+    store: StoreArgument,
+    mixing: MixingOption = "learned",
+    general: GeneralOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Fit how a datastore's neighbours are mixed with the model, on the memory alone; `build` does it by itself."""
+    from knnmt.store.datastore import Store
+    from knnmt.translate.fitting import fit_mixing
+    from knnmt.translate.translator import model_of_store
+
+    check_mixing(mixing)
+    loaded = model_of_store(Store.open(store), model)
+    fitted = fit_mixing(store, loaded, kind=mixing, general=general, show_progress=sys.stderr.isatty())
+    errors.print(f"{store}: mixing {mixing_line(fitted.manifest.mixing)}")
+
+
+def check_mixing(kind: str) -> None:
+    from knnmt.translate.settings import KINDS
+
+    if kind not in KINDS:
+        raise SettingsError(f"--mixing {kind}: must be one of {', '.join(KINDS)}")
+
+
+def keep_fitted_to(path: Path) -> None:
+    """Fit anew where a change has made the store another one; the model is loaded for that only."""
+    from knnmt.store.datastore import Store
+
+    store = Store.open(path)
+    record = store.manifest.mixing
+    if record is None or not record.outgrown(store.live_segments) or not store.has_keys or not store.live_entries:
+        return
+    from knnmt.translate.fitting import fit_mixing
+    from knnmt.translate.translator import model_of_store
+
+    fitted = fit_mixing(path, model_of_store(store), kind=record.kind, show_progress=sys.stderr.isatty())
+    errors.print(f"{path}: mixing fitted anew: {mixing_line(fitted.manifest.mixing)}")
+
+
+@contextmanager
+def building_workers(ray: str | None) -> "Iterator[Workers | None]":
+    """Who does the work of a build: this process, or a cluster."""
+    if ray is None:
+        yield None
+        return
+    from knnmt.cluster.connection import connected
+
+    with connected(ray):
+        from knnmt.cluster.workers import RayWorkers
+
+        yield RayWorkers()
 
 
 @store_commands.command()
@@ -95,13 +179,11 @@ def add(
     unfinished: UnfinishedOption = False,
     model: ModelOption = None,
     name: NameOption = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="A new translation of a known source takes the old one's place.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace older translations of the same source.")] = False,
     limit: Limit = None,
     batch_tokens: BatchTokens = 4096,
 ) -> None:
-    """Add sentence pairs to a datastore; pairs that it has already are left out."""
+    """Add sentence pairs to a datastore. Pairs that it already has are skipped."""
     from knnmt.store.adding import AddSettings, add_to_store
     from knnmt.store.datastore import Store
     from knnmt.translate.translator import model_of_store
@@ -112,6 +194,7 @@ def add(
     languages = (opened.manifest.model.source_lang, opened.manifest.model.target_lang)
     corpora = corpora_of(files, languages, name, columns, unfinished)
     report(store, add_to_store(store, model_of_store(opened, model), corpora, settings))
+    keep_fitted_to(store)
 
 
 def report(path: Path, added: "Added") -> None:
@@ -134,16 +217,18 @@ def report(path: Path, added: "Added") -> None:
 @store_commands.command()
 def remove(
     store: StoreArgument,
-    segment: Annotated[list[int] | None, typer.Option("--segment", help="A number that `explain` shows.")] = None,
+    segment: Annotated[
+        list[int] | None, typer.Option("--segment", help="A segment number, as shown by `explain`.")
+    ] = None,
     corpus: Annotated[list[str] | None, typer.Option("--corpus", help="Every segment of this corpus.")] = None,
     source_text: Annotated[
         list[str] | None, typer.Option("--source-text", help="Every segment with exactly this source sentence.")
     ] = None,
     where: Annotated[
-        list[str] | None, typer.Option("--where", help="Every segment that meets this, such as client=X.")
+        list[str] | None, typer.Option("--where", help="Every segment that matches this condition, such as client=X.")
     ] = None,
 ) -> None:
-    """Remove sentence pairs: no translation uses them any more; `compact` takes them off the disk."""
+    """Remove sentence pairs from all later translations. `compact` deletes them from disk."""
     from knnmt.store.removing import remove_from_store
 
     _, gone = remove_from_store(
@@ -157,11 +242,12 @@ def merge(
     store: StoreArgument,
     others: Annotated[list[Path], typer.Argument(metavar="OTHER…", help="Stores of the same model.")],
 ) -> None:
-    """Take the content of other datastores into one; they stay as they are."""
+    """Merge other datastores into this one. The others are not changed."""
     from knnmt.store.merging import merge_stores
 
     merged = merge_stores(store, others)
     errors.print(f"{store}: now {merged.live_segments:,} pairs, {merged.live_entries:,} entries")
+    keep_fitted_to(store)
 
 
 @store_commands.command()
@@ -169,17 +255,40 @@ def compact(
     store: StoreArgument,
     index: IndexOption = None,
     cap: CapOption = None,
+    memory: MemoryOption = None,
     drop_keys: Annotated[
-        bool, typer.Option("--drop-keys", help="Keep only the index's codes: smaller, distances less exact.")
+        bool, typer.Option("--drop-keys", help="Keep only the index's codes: smaller, but distances are less exact.")
+    ] = False,
+    tiers: Annotated[
+        bool, typer.Option("--tiers", help="Only join small parts and indexes; versions stay, others may go on.")
     ] = False,
 ) -> None:
-    """Write a datastore anew: what was removed leaves the disk, one index is trained, earlier versions go."""
+    """Rewrite a datastore: delete removed pairs and earlier versions from disk, and train one index."""
     from knnmt.store.compacting import compact_store
     from knnmt.store.datastore import Store
 
+    if tiers:
+        refuse(
+            {"index": index, "cap": cap, "memory": memory, "drop_keys": drop_keys or None}, "not together with --tiers"
+        )
+        join_tiers(store)
+        return
     before = Store.open(store).bytes
-    after = compact_store(store, index=index, cap=cap, drop_keys=drop_keys, show_progress=sys.stderr.isatty())
+    after = compact_store(
+        store, index=index, cap=cap, memory=bytes_of(memory), drop_keys=drop_keys, show_progress=sys.stderr.isatty()
+    )
     errors.print(f"{store}: {before / 1e6:,.1f} MB before, {after.bytes / 1e6:,.1f} MB now")
+    keep_fitted_to(store)
+
+
+def join_tiers(path: Path) -> None:
+    from knnmt.store.datastore import Store
+    from knnmt.store.settling import compact_tiers
+
+    steps = compact_tiers(path)
+    manifest = Store.open(path).manifest
+    shape = f"{len(manifest.parts):,} parts, {len(manifest.indexes):,} indexes"
+    errors.print(f"{path}: joined in {steps:,} steps, now {shape}" if steps else f"{path}: nothing to join, {shape}")
 
 
 @store_commands.command()
@@ -190,7 +299,7 @@ def export(
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
 ) -> None:
-    """Give the memory back as a file, with the metadata of each pair."""
+    """Export the memory to a file, with the metadata of each pair."""
     from knnmt.store.datastore import Store
     from knnmt.store.filters import chosen_segments
     from knnmt.text.exporting import check_exportable, write_memory
@@ -206,7 +315,7 @@ def export(
 
 @store_commands.command()
 def versions(store: StoreArgument, as_json: AsJson = False) -> None:
-    """List what was done to a datastore, and the versions that it can go back to."""
+    """List the changes of a datastore and the versions that can be restored."""
     from knnmt.store.datastore import Store
     from knnmt.store.versions import versions_of
 
@@ -236,7 +345,7 @@ def rollback(
 @store_commands.command()
 def info(store: StoreArgument, as_json: AsJson = False) -> None:
     """Show what is in a datastore and how it was made."""
-    from knnmt.cli.views import show_store, store_facts
+    from knnmt.cli.store_view import show_store, store_facts
     from knnmt.store.datastore import Store
 
     opened = Store.open(store)
@@ -248,8 +357,8 @@ def info(store: StoreArgument, as_json: AsJson = False) -> None:
 
 @store_commands.command()
 def verify(store: StoreArgument) -> None:
-    """Check a datastore: checksums, counts, and whether the index agrees with the parts."""
-    from knnmt.cli.views import count_of
+    """Check a datastore: checksums, counts, and whether index and parts agree."""
+    from knnmt.cli.store_view import count_of
     from knnmt.store.datastore import Store
     from knnmt.store.verification import problems_of
 

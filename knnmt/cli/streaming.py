@@ -1,6 +1,6 @@
-"""Lines from a pipe in blocks: as many as are there, but hardly waiting for more than the first.
+"""Reads lines from a pipe in blocks: as many as are available, without waiting for more.
 
-A file is translated in large batches, and a person or program that sends one line and waits gets its answer.
+A file is translated in large batches. A program that sends one line and waits gets its answer.
 """
 
 import os

@@ -2,24 +2,22 @@
 
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knnmt.cli.flags import with_settings
 from knnmt.cli.options import (
     AsJson,
-    Beam,
-    Certain,
-    Exact,
-    K,
     ModelOption,
-    Nprobe,
+    RayOption,
+    ShardsOption,
     SourceLang,
+    StoreArgument,
     StoresOption,
     TargetLang,
-    Temperature,
-    Weight,
     WhereOption,
     errors,
     make_translator,
@@ -28,46 +26,103 @@ from knnmt.cli.options import (
 )
 from knnmt.errors import CorpusError, SettingsError
 from knnmt.files import check_writable
+from knnmt.translate.document_settings import DocumentSettings
+from knnmt.translate.settings import TranslateSettings
 
 if TYPE_CHECKING:
-    from knnmt.translate.translator import Translation
+    from knnmt.translate.translator import Translation, Translator
 
 translating_commands = typer.Typer()
 
 
 @translating_commands.command()
+@with_settings
 def translate(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Documents; without any, standard input line by line."),
+    ] = None,
+    output_place: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where documents are written: a file, or a folder.")
+    ] = None,
     store: StoresOption = None,
     model: ModelOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
-    k: K = None,
-    temperature: Temperature = None,
-    weight: Weight = None,
-    beam: Beam = None,
-    nprobe: Nprobe = None,
-    certain: Certain = None,
-    exact: Exact = False,
-    where: WhereOption = None,
+    ray: RayOption = None,
+    shards: ShardsOption = None,
+    *,
+    settings: TranslateSettings,
+    document: DocumentSettings,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write what is doubtful to this .html or .json file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate standard input, line by line, to standard output."""
+    """Translate documents to files, or standard input, line by line, to standard output."""
+    if files:
+        jobs = checked_jobs(files, output_place, document, report, as_json)
+    else:
+        refuse_without_files(document, output_place, report)
+    translator = make_translator(
+        store, model, settings, source_lang=source_lang, target_lang=target_lang, ray=ray, shards=shards
+    )
+    if files:
+        translate_documents(translator, jobs, document, report)
+    else:
+        translate_lines(translator, as_json)
+
+
+def checked_jobs(
+    files: list[Path], place: Path | None, settings: DocumentSettings, report: Path | None, as_json: bool
+) -> list[tuple[Path, Path]]:
+    """Every document with where it goes; what is wrong with the call is known before a model is loaded."""
+    from knnmt.documents.kinds import opener_for
+    from knnmt.text.inputs import check_readable
+    from knnmt.units.jobs import check_jobs, jobs_of
+    from knnmt.units.report import check_report
+
+    if place is None:
+        raise SettingsError(f"-o is missing: where does {files[0]} go? (its lines to standard output: … < {files[0]})")
+    if as_json:
+        raise SettingsError("--json: only for standard input; --report out.json tells of documents")
+    if report is not None:
+        check_report(report)
+    for file in files:
+        opener_for(file)
+        check_readable(file)
+    jobs = jobs_of(files, place)
+    check_jobs(jobs, force=settings.force, resume=settings.resume)
+    return jobs
+
+
+def refuse_without_files(settings: DocumentSettings, place: Path | None, report: Path | None) -> None:
+    changed = [one.name for one in fields(settings) if getattr(settings, one.name) != one.default]
+    flags = [*(f"--{name.replace('_', '-')}" for name in changed), *(["-o"] if place else [])]
+    flags += ["--report"] if report else []
+    if flags:
+        raise SettingsError(f"{flags[0]}: only for documents: knnmt translate FILE -o FILE")
+
+
+def translate_documents(
+    translator: "Translator", jobs: list[tuple[Path, Path]], settings: DocumentSettings, report: Path | None
+) -> None:
+    from knnmt.translate.document_runs import DocumentTranslator
+
+    run = DocumentTranslator(translator, settings, report=report, show_progress=sys.stderr.isatty())
+    for source, target in jobs:
+        if run.is_done(target):
+            errors.print(f"{target}: there already; nothing to resume")
+            continue
+        told = run.translate_one(run.open(source), target)
+        errors.print(f"{target}: {told}")
+    if report is not None:
+        run.report.write(report)
+
+
+def translate_lines(translator: "Translator", as_json: bool) -> None:
     from knnmt.cli.streaming import line_blocks
 
-    translator = make_translator(
-        store,
-        model,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        k=k,
-        temperature=temperature,
-        weight=weight,
-        beam=beam,
-        nprobe=nprobe,
-        certain=certain,
-        exact=exact,
-        where=where,
-    )
     if sys.stdin is None:
         raise SettingsError("standard input is closed; it is what would be translated")
     first = 1
@@ -79,8 +134,35 @@ def translate(
         first += len(lines)
 
 
+@translating_commands.command()
+def lookup(
+    store: StoreArgument,
+    text: Annotated[str, typer.Argument(help="A sentence, a phrase or a word, of either language.")],
+    where: WhereOption = None,
+    least: Annotated[float, typer.Option("--least", help="Percent: show nothing that is less alike.")] = 70.0,
+    limit: Annotated[int, typer.Option("--limit", help="Pairs shown at most.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Find sentence pairs of a datastore by text: alike as a whole first, then those that hold it, on either side."""
+    from knnmt.cli.store_view import show_hits
+    from knnmt.store.datastore import Store
+    from knnmt.store.lookup import Lookup
+
+    if not text.strip():
+        raise CorpusError("the text to look up is empty")
+    if not 0 < least <= 100:
+        raise SettingsError(f"--least {least:g}: must be above 0 and at most 100")
+    if limit < 1:
+        raise SettingsError(f"--limit {limit}: must be at least 1")
+    hits = Lookup([Store.open(store)], where=tuple(where or ())).concordance(text, least=least, most=limit)
+    if as_json:
+        print_json([hit.to_json() for hit in hits])
+    else:
+        show_hits(hits, text, output)
+
+
 def warn_of_cuts(translation: "Translation", place: str) -> None:
-    """Nothing is cut silently."""
+    """Report texts that were truncated."""
     if translation.cut:
         errors.print(f"knnmt: {place}: too long for the model; its end was not translated")
     if translation.unfinished:
@@ -106,44 +188,29 @@ def as_record(translation: "Translation") -> str:
 
 
 @translating_commands.command()
+@with_settings
 def explain(
     text: Annotated[str, typer.Argument(help="A sentence to translate and explain.")],
     store: StoresOption = None,
     model: ModelOption = None,
-    k: K = None,
-    temperature: Temperature = None,
-    weight: Weight = None,
-    beam: Beam = None,
-    certain: Certain = None,
-    nprobe: Nprobe = None,
-    exact: Exact = False,
-    where: WhereOption = None,
     source_lang: SourceLang = None,
+    *,
+    settings: TranslateSettings,
     neighbours: Annotated[
-        int, typer.Option("--neighbours", help="Memory sentences shown per word, or neighbours per token.")
+        int, typer.Option("--neighbours", help="Sentences shown per word, or neighbours per token with --tokens.")
     ] = 2,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Show each token and its neighbours, not words.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a page for the browser to this file.")] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Show tokens and their neighbours instead of words.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write an HTML page to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate a sentence and show, word by word, the sentences of the memory that it came from."""
+    """Translate a sentence and show which sentences of the memory each word came from."""
     from knnmt.cli.explanation_page import write_page
     from knnmt.cli.explanation_view import show_explanation, show_tokens
 
     check_explainable(text, store, neighbours, html)
-    translator = make_translator(
-        store,
-        model,
-        source_lang=source_lang,
-        k=k,
-        temperature=temperature,
-        weight=weight,
-        beam=beam,
-        certain=certain,
-        nprobe=nprobe,
-        exact=exact,
-        where=where,
-    )
+    translator = make_translator(store, model, settings, source_lang=source_lang)
     explanation = translator.explain(text)
     if explanation.cut:
         errors.print("knnmt: the sentence is too long for the model; its end was not translated")

@@ -1,24 +1,16 @@
 """Reading a network's keys by a hook, so that the network itself stays as it is."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
+from knnmt.engine.runtime import lock_of
 from knnmt.errors import ModelError
 from knnmt.models.architectures import KeySite, module_at
-
-_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
-
-
-def lock_of(network: nn.Module) -> threading.RLock:
-    """Held by whoever runs the network: hooks see every forward pass, so that threads must take turns."""
-    return _LOCKS.setdefault(network, threading.RLock())
 
 
 class KeyReached(Exception):  # noqa: N818 - not an error: it ends a forward pass that has given what was wanted

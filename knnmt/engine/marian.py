@@ -5,28 +5,27 @@ long as the step. Queries, keys and values of self-attention are one product her
 source.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ReferenceType, ref
 
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from knnmt.engine.copies import Layers
 from knnmt.engine.decoder import Passed
 from knnmt.engine.keys import catching_keys
-from knnmt.engine.packed import is_plain, is_watched
-from knnmt.models.architectures import KEY_SITES
+from knnmt.engine.packed import is_watched
+from knnmt.engine.runtime import Judged, runtime_of
+from knnmt.models.architectures import architecture_of
 from knnmt.models.translation_model import TranslationModel
-from knnmt.packing import PackedWeights, version_of
+from knnmt.switches import left_out
 
 ROOM, FEWER = 128, 32  # tokens at first, doubled when full; fewer where memory is taken before it is touched
 TOLERANCE = 1e-3
 
 Product = Callable[[torch.Tensor], torch.Tensor]
-
-_JOINT: WeakKeyDictionary[nn.Module, PackedWeights] = WeakKeyDictionary()  # by the first of the layers
-_JUDGED: WeakKeyDictionary[nn.Module, tuple[list[Any], bool]] = WeakKeyDictionary()  # made of which modules
 
 
 class Past:
@@ -65,7 +64,7 @@ def encode(network: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     hidden = hidden + encoder.embed_positions.weight[: ids.shape[1]]
     shown = padding_hidden(mask, hidden.dtype)
     for layer in encoder.layers:
-        states = joint(attention_of(layer.self_attn, "qkv"))(hidden)
+        states = joint(network, attention_of(layer.self_attn, "qkv"))(hidden)
         query, keys, values = states.view(*ids.shape, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind()
         attended = scaled_dot_product_attention(query, keys, values, attn_mask=shown)
         hidden = layer.self_attn_layer_norm(hidden + layer.self_attn.out_proj(attended.transpose(1, 2).flatten(2)))
@@ -79,8 +78,8 @@ class MarianDecoder:
     def __init__(self, network: Any, encoded: torch.Tensor, mask: torch.Tensor) -> None:
         self.decoder = network.get_decoder()
         self.heads = network.config.decoder_attention_heads
-        self.layers = [DecoderLayer(layer) for layer in self.decoder.layers]
-        sources = [joint(attention_of(layer.encoder_attn, "kv"))(encoded) for layer in self.decoder.layers]
+        self.layers = [DecoderLayer(network, layer) for layer in self.decoder.layers]
+        sources = [joint(network, attention_of(layer.encoder_attn, "kv"))(encoded) for layer in self.decoder.layers]
         self.sources = [self.in_halves(source) for source in sources]
         self.mask = padding_hidden(mask, encoded.dtype)
         self.pasts = [Past(len(encoded), source) for source in sources]
@@ -137,9 +136,9 @@ class MarianDecoder:
 class DecoderLayer:
     """What a step does in a layer, looked up once: a module's attributes are slow to come by, and so is its call."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, network: Any, layer: Any) -> None:
         past, source = layer.self_attn, layer.encoder_attn
-        self.states, self.query = joint(attention_of(past, "qkv")), called(source.q_proj)
+        self.states, self.query = joint(network, attention_of(past, "qkv")), called(source.q_proj)
         self.past_out, self.after_past = called(past.out_proj), called(layer.self_attn_layer_norm)
         self.source_out, self.after_source = called(source.out_proj), called(layer.encoder_attn_layer_norm)
         self.widen, self.activation, self.narrow = called(layer.fc1), called(layer.activation_fn), called(layer.fc2)
@@ -151,27 +150,23 @@ def called(module: Any) -> Product:
     return module.forward if isinstance(module, nn.Module) else module
 
 
-def jointly_packed(network: Any) -> list[nn.Module]:
-    """The layers of which `joint` makes one."""
+def jointly_packed(network: Any) -> list[Layers]:
+    """Layers that are multiplied as one: queries, keys and values of the past; keys and values of the source."""
     encoder, decoder = network.get_encoder().layers, network.get_decoder().layers
-    sources = [part for layer in decoder for part in attention_of(layer.encoder_attn, "kv")]
-    return [*(part for layer in [*encoder, *decoder] for part in attention_of(layer.self_attn, "qkv")), *sources]
+    past = [attention_of(layer.self_attn, "qkv") for layer in [*encoder, *decoder]]
+    return [*past, *(attention_of(layer.encoder_attn, "kv") for layer in decoder)]
 
 
-def attention_of(attention: Any, parts: str) -> list[Any]:
-    return [getattr(attention, f"{part}_proj") for part in parts]
+def attention_of(attention: Any, parts: str) -> Layers:
+    return tuple(getattr(attention, f"{part}_proj") for part in parts)
 
 
-def joint(layers: Sequence[Any]) -> Product:
-    """The products of several layers side by side, in one where they are linear and nothing more."""
-    if not all(is_plain(layer) and layer.bias is not None for layer in layers):
-        return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
-    version = [version_of(weight) for layer in layers for weight in (layer.weight, layer.bias)]
-    packed = _JOINT.get(layers[0])
-    if packed is None or packed.version != version:
-        weight, bias = (torch.cat([getattr(layer, name).detach() for layer in layers]) for name in ("weight", "bias"))
-        packed = _JOINT[layers[0]] = PackedWeights(weight, bias, version)
-    return packed.product
+def joint(network: Any, layers: Layers) -> Product:
+    """The products of several layers side by side, in one where they were packed so."""
+    packed = runtime_of(network).packing.find(layers)
+    if packed is not None:
+        return packed.product
+    return lambda states: torch.cat([layer(states) for layer in layers], dim=-1)
 
 
 def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
@@ -181,22 +176,29 @@ def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | Non
     return mask.new_zeros(mask.shape, dtype=dtype).masked_fill(mask == 0, -torch.inf)[:, None, None]
 
 
-def can_be_direct(model: TranslationModel) -> bool:
-    """Whether the model can be run here: it looks like one, nobody watches its modules, and it gives the same.
+def objection_to_direct(model: TranslationModel) -> str | None:
+    """Why the model cannot be run here; None where it looks like one, nobody watches it, and it gives the same.
 
-    That is tried once, and again when other modules have been put into it.
+    The last is tried once, and again when other modules have been put into it.
     """
     network = model.network
-    if network.config.model_type != "marian" or network.training or model.key_site != KEY_SITES["marian"]:
-        return False
     modules = list(network.modules())
-    if any(is_watched(module) for module in modules):
-        return False
-    references = [ref(module) for module in modules]
-    judged = _JUDGED.get(network)
-    if judged is None or judged[0] != references:
-        judged = _JUDGED[network] = references, gives_the_same(network, model)
-    return judged[1]
+    objections = {
+        "KNNMT_PLAIN": left_out("direct"),
+        "the network is in training": network.training,
+        "its keys are taken elsewhere": model.key_site != architecture_of(network).key_site,
+        "somebody watches its modules": any(is_watched(module) for module in modules),
+    }
+    found = next((why for why, holds in objections.items() if holds), None)
+    return found or judged(model, [ref(module) for module in modules])
+
+
+def judged(model: TranslationModel, modules: list[ReferenceType[nn.Module]]) -> str | None:
+    runtime = runtime_of(model.network)
+    if runtime.judged is None or runtime.judged.modules != modules:
+        same = gives_the_same(model.network, model)
+        runtime.judged = Judged(modules, None if same else "it does not give what the network gives")
+    return runtime.judged.objection
 
 
 @torch.inference_mode()

@@ -1,51 +1,61 @@
 """A network whose linear layers multiply packed weights."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 
-from knnmt.packing import PackedWeights, can_be_packed, version_of
+from knnmt.engine.copies import Layers
+from knnmt.engine.runtime import runtime_of
+from knnmt.errors import SettingsError
+from knnmt.packing import can_be_packed
+from knnmt.switches import left_out
 
 SHARE_OF_MEMORY = 0.25
 SMALL_MACHINE = 8 << 30  # bytes
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
-_PACKED: WeakKeyDictionary[nn.Linear, PackedWeights] = WeakKeyDictionary()
-
-
-def packed_layer(layer: nn.Linear) -> PackedWeights:
-    """Of a layer that can be packed; kept until its weights change."""
-    packed = _PACKED.get(layer)
-    if packed is None or packed.version != version_of(layer.weight) or packed.bias is not layer.bias:
-        packed = _PACKED[layer] = PackedWeights(layer.weight, layer.bias, version_of(layer.weight))
-    return packed
-
-
 @contextmanager
-def packed_layers(network: Any, *, without: Collection[nn.Module] = ()) -> Iterator[None]:
+def packed_layers(
+    network: Any, *, jointly: Collection[Layers] = (), dtype: torch.dtype = torch.float32
+) -> Iterator[None]:
     """Inside, the network's linear layers multiply packed weights; afterwards it is as it was.
 
-    Its projection is left out, as it has a way of its own, and so is what the caller names. Packed weights are a copy:
-    a network too large for two in memory stays as it is.
+    Its projection is left out, as it has a way of its own. Layers that are named `jointly` are packed together, for a
+    caller who multiplies by them himself. Products are in the precision `dtype`, all else in float32.
     """
-    left_out = {network.get_output_embeddings(), *without}
-    layers = [module for module in network.modules() if is_plain(module) and module not in left_out]
-    if sum(layer.weight.nbytes for layer in layers) > SHARE_OF_MEMORY * memory_of_machine():
-        layers = []
+    runtime, head = runtime_of(network), network.get_output_embeddings()
+    plain = [module for module in network.modules() if is_plain(module) and module is not head]
+    objection = objection_to_packing(network, plain)
+    runtime.not_taken("packed", objection)
+    if objection and dtype != torch.float32:
+        raise SettingsError(f"--precision {str(dtype).removeprefix('torch.')}: {objection}")
+    groups = [layers for layers in jointly if all(layer in plain and layer.bias is not None for layer in layers)]
+    together = {layer for layers in groups for layer in layers}
+    alone = [] if objection else [layer for layer in plain if layer not in together]
+    runtime.packing.prepare([] if objection else [*groups, *((layer,) for layer in alone)], dtype)
     try:
-        for layer in layers:
-            layer.forward = packed_layer(layer).product
+        for layer in alone:
+            layer.forward = runtime.packing.copies[(layer,)].packed.product
         yield
     finally:
-        for layer in layers:
+        for layer in alone:
             layer.__dict__.pop("forward", None)
+
+
+def objection_to_packing(network: Any, layers: Iterable[nn.Linear]) -> str | None:
+    """Why packed weights are not for this network. They are a copy: there must be memory for two."""
+    if left_out("packed"):
+        return "KNNMT_PLAIN"
+    if sum(layer.weight.nbytes for layer in layers) > SHARE_OF_MEMORY * memory_of_machine():
+        return f"the layers of {type(network).__name__} take more than {SHARE_OF_MEMORY:.0%} of the memory"
+    return None
 
 
 @cache

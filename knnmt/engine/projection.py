@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from knnmt.engine.bytewise import by_bytes, pack
-from knnmt.packing import PackedWeights, can_be_packed, version_of
+from knnmt.packing import Contents, PackedWeights, can_be_packed
+from knnmt.switches import left_out
 
 BLOCK = 4096  # tokens of the vocabulary projected at a time
 ROWS = 32  # at a time: where exponentials are summed, and projected on a large vocabulary
@@ -56,9 +57,9 @@ class AllLogits:
     def rank(self, most: int) -> Ranking:
         best, tokens = largest(self.logits, min(most, self.vocabulary))
         if best.shape[0] <= ROWS:
-            return Ranking(best, tokens, total_of(self.logits, best[:, :1]))
-        blocks = zip(torch.split(self.logits, ROWS), torch.split(best[:, :1], ROWS), strict=True)
-        return Ranking(best, tokens, torch.cat([total_of(rows, highest) for rows, highest in blocks]))
+            return Ranking(best, tokens, total_of(self.logits, best[:, :1], tokens[:, :1]))
+        parts = (torch.split(part, ROWS) for part in (self.logits, best[:, :1], tokens[:, :1]))
+        return Ranking(best, tokens, torch.cat([total_of(*block) for block in zip(*parts, strict=True)]))
 
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.logits.gather(1, tokens)
@@ -86,12 +87,13 @@ class Projection:
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight.detach().float()
-        self.version = projection_version(weight, bias)
+        self.contents = Contents([weight, bias])  # when this was made of them
         self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
         self.room = torch.empty(0)
         self.in_bytes: Any = None
         self.packed: PackedWeights | None = None
-        self.is_packed = can_be_packed(self.weight) and self.weight.nbytes <= MOST_PACKED
+        small = self.weight.nbytes <= MOST_PACKED
+        self.is_packed = small and can_be_packed(self.weight) and not left_out("packed")
 
     @property
     def is_large(self) -> bool:
@@ -141,8 +143,8 @@ class Projection:
 
     def at(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """The logits of given tokens [n, k] alone."""
-        distinct, places = torch.unique(tokens, return_inverse=True)
-        return torch.addmm(self.bias[distinct], states, self.weight[distinct].T).gather(1, places)
+        rows = nn.functional.embedding(tokens, self.weight)  # [n, k, dimension]
+        return torch.einsum("nd,nkd->nk", states, rows) + self.bias[tokens]
 
     def in_whole_chunks(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Weights and bias with more tokens at the end, whose logits are −∞."""
@@ -158,13 +160,12 @@ class Projection:
         return self.room[:rows]
 
 
-def total_of(logits: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
-    """The logarithm of the sum of exponentials, [n, 1]; less the highest [n, 1], none of them overflows."""
-    return (logits - highest).exp_().sum(dim=-1, keepdim=True).log_() + highest
+def total_of(logits: torch.Tensor, highest: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """The logarithm of the sum of exponentials, [n, 1], from the highest logit [n, 1] and where it is.
 
-
-def projection_version(weight: torch.Tensor, bias: torch.Tensor | None) -> list[Any]:
-    return [version_of(part) for part in (weight, bias) if part is not None]
+    PyTorch's own softmax takes fewer passes than subtracting, raising and summing.
+    """
+    return highest - torch.log_softmax(logits, dim=-1).gather(1, at)
 
 
 def largest(logits: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:

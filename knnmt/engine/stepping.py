@@ -7,24 +7,24 @@ here, for the last token alone.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
 from knnmt.engine.bytewise import has_bytes
 from knnmt.engine.decoder import Decoder, Passed
-from knnmt.engine.marian import MarianDecoder, can_be_direct, encode, jointly_packed
+from knnmt.engine.marian import MarianDecoder, encode, jointly_packed, objection_to_direct
 from knnmt.engine.network import NetworkDecoder
 from knnmt.engine.packed import is_hooked, packed_layers
-from knnmt.engine.projection import AllLogits, NextTokens, Projection, projection_version
+from knnmt.engine.projection import LARGE, AllLogits, NextTokens, Projection
+from knnmt.engine.runtime import runtime_of
+from knnmt.models.architectures import architecture_of
 from knnmt.models.translation_model import TranslationModel
+from knnmt.packing import Contents
+from knnmt.switches import left_out
 
-SHARING = ("bart", "m2m_100", "marian", "mbart", "pegasus")  # FSMT and T5 have attention of their own kinds
 CHECKED = 8  # best tokens of each sentence's first step, by which our projection is compared with the model's
 TOLERANCE = 1e-3
-
-_PROJECTIONS: WeakKeyDictionary[nn.Module, Projection] = WeakKeyDictionary()
 
 
 class Step(NamedTuple):
@@ -37,28 +37,37 @@ class Step(NamedTuple):
 class Stepper:
     """The decoder's state over a batch of sentences: one row each at first, then one for each beam.
 
-    With `quick`, logits that cannot matter may be a little off.
+    With `quick`, logits that cannot matter may be a little off. `dtype` is the precision of the layers' products.
     """
 
-    def __init__(self, model: TranslationModel, beam: int, *, quick: bool) -> None:
-        self.model, self.beam = model, beam
-        self.network = model.network
-        self.quick = quick and has_bytes(self.network.device)
-        self.by_network = NetworkDecoder(model, shares=self.network.config.model_type in SHARING)
+    def __init__(self, model: TranslationModel, beam: int, *, quick: bool, dtype: torch.dtype = torch.float32) -> None:
+        self.model, self.beam, self.dtype = model, beam, dtype
+        self.network, self.runtime = model.network, runtime_of(model.network)
+        self.wants_quick = quick
+        self.by_network = NetworkDecoder(model, shares=architecture_of(model.network).shares_sources)
         self.decoder: Decoder = self.by_network
         self.projection: Projection | None = None
-        self.may_project = self.is_direct = False
+        self.may_project = self.is_direct = self.quick = False
 
     @contextmanager
     def attached(self) -> Iterator[None]:
         """Inside, the network's passes are this stepper's."""
         with ExitStack() as hooks:
-            self.is_direct = can_be_direct(self.model)
-            self.may_project = not is_hooked(self.network) and not is_hooked(self.network.get_output_embeddings())
+            self.choose_paths()
             jointly = jointly_packed(self.network) if self.is_direct else []
-            hooks.enter_context(packed_layers(self.network, without=jointly))
+            hooks.enter_context(packed_layers(self.network, jointly=jointly, dtype=self.dtype))
             hooks.enter_context(self.by_network.attached())
             yield
+
+    def choose_paths(self) -> None:
+        """Which fast paths are taken; the log says why not."""
+        known = architecture_of(self.network).runner == "marian"
+        direct = objection_to_direct(self.model) if known else "the architecture has no runner"
+        self.runtime.not_taken("direct", direct)
+        quick = objection_to_int8(self.network, wanted=self.wants_quick)
+        self.runtime.not_taken("int8", quick)
+        self.is_direct, self.quick = direct is None, quick is None
+        self.may_project = not is_hooked(self.network) and not is_hooked(self.network.get_output_embeddings())
 
     def begin(self, ids: torch.Tensor, mask: torch.Tensor) -> Step:
         """Encode sources [sentences, time]; what may follow the decoder's prefix."""
@@ -92,12 +101,23 @@ class Stepper:
         if self.projection is None:
             assert passed.logits is not None
             return AllLogits(passed.logits)
-        quick = self.quick and self.projection.is_large
-        return self.projection.quickly(passed.states) if quick else self.projection.exactly(passed.states)
+        return self.projection.quickly(passed.states) if self.quick else self.projection.exactly(passed.states)
 
     def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
         """Continue with some sentences (None: all), whose beams continue the given rows."""
         self.decoder.keep(sentences, rows)
+
+
+def objection_to_int8(network: Any, *, wanted: bool) -> str | None:
+    """Why the vocabulary is not projected in int8 first."""
+    head = network.get_output_embeddings()
+    objections = {
+        "KNNMT_PLAIN": left_out("int8"),
+        "--exact": not wanted,
+        "this processor has no product of bytes": not has_bytes(network.device),
+        f"a vocabulary below {LARGE:,} tokens": isinstance(head, nn.Linear) and len(head.weight) < LARGE,
+    }
+    return next((why for why, holds in objections.items() if holds), None)
 
 
 def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) -> Projection | None:
@@ -107,7 +127,7 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
         return None
     projection = known_projection(network)
     if projection is None:
-        projection = _PROJECTIONS[network] = Projection(head.weight, bias_of(network, head))
+        projection = runtime_of(network).projection = Projection(head.weight, bias_of(network, head))
     expected = logits.rank(CHECKED)
     found = projection.at(states, expected.tokens)
     return projection if torch.allclose(found, expected.logits, rtol=TOLERANCE, atol=TOLERANCE) else None
@@ -115,8 +135,8 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
 
 def known_projection(network: Any) -> Projection | None:
     """The one that was made of the weights that the network has now."""
-    projection, head = _PROJECTIONS.get(network), network.get_output_embeddings()
-    if projection is None or projection.version != projection_version(head.weight, bias_of(network, head)):
+    projection, head = runtime_of(network).projection, network.get_output_embeddings()
+    if projection is None or projection.contents != Contents([head.weight, bias_of(network, head)]):
         return None
     return projection
 

@@ -1,1 +1,1 @@
-"""How good and how fast: evaluate, tune, sweep, and the plots of each."""
+"""Measuring quality and speed: evaluate, tune, sweep, and their plots."""

@@ -1,4 +1,4 @@
-"""Pictures of a sweep: BLEU above, speed below, a column for each setting that was swept."""
+"""Plots of a sweep: BLEU above, speed below, one column per axis."""
 
 import io
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ GREY = "0.45"
 
 
 def draw_sweep(sweep: Sweep, file: Path) -> None:
-    """Write the picture as PNG or SVG, as the file's ending says."""
+    """Write a PNG or SVG file, by its ending."""
     from matplotlib.figure import Figure
 
     columns = panels(sweep)
@@ -48,13 +48,13 @@ def panels(sweep: Sweep) -> dict[str, list[list[Point]]]:
 
 
 def title_of(sweep: Sweep) -> str:
-    settings, row = sweep.base.settings, next(iter(sweep.results.values()))
+    base, row = sweep.base.settings, next(iter(sweep.results.values()))
     size = "" if sweep.base.size == 1 else f", {sweep.base.size:.0%} of the datastore"
     searched = next((one.nprobe for point, one in sweep.results.items() if point == sweep.base and one.nprobe), None)
     size += f", {searched} clusters searched" if searched else ""
     return (
-        f"where not swept: k {settings.k}, temperature {settings.temperature:g}, weight {settings.weight:g}, "
-        f"beam {settings.beam}{size}; {row.sentences:,} sentences"
+        f"where not swept: k {base.fixed.k}, temperature {base.fixed.temperature:g}, weight {base.fixed.weight:g}, "
+        f"beam {base.beam}{size}; {row.sentences:,} sentences"
     )
 
 
@@ -76,12 +76,14 @@ def draw_panel(axes: Any, sweep: Sweep, axis: str, axis_lines: Sequence[Sequence
 
 def label_of(axis: str, points: Sequence[Point], axis_lines: Sequence[Sequence[Point]]) -> str:
     return (
-        f"temperature {points[0].settings.temperature:g}" if axis == "k" and len(axis_lines) > 1 else "with retrieval"
+        f"temperature {points[0].settings.fixed.temperature:g}"
+        if axis == "k" and len(axis_lines) > 1
+        else "with retrieval"
     )
 
 
 def draw_model_alone(axes: Any, sweep: Sweep, axis: str, measure: str) -> None:
-    """A level line, or a curve of its own where the beam is swept, on which it depends too."""
+    """A horizontal line, or a curve over beam sizes, for the model alone."""
     style = {"color": GREY, "linestyle": "--", "label": "model alone"}
     if axis != "beam":
         axes.axhline(getattr(sweep.alone(sweep.base.settings.beam), measure), **style)
@@ -91,12 +93,12 @@ def draw_model_alone(axes: Any, sweep: Sweep, axis: str, measure: str) -> None:
 
 
 def place_of(row: Row, axis: str) -> float:
-    """Where a row stands on its axis; a size stands at its entries."""
+    """The x value of a row. For sizes it is the number of entries."""
     return float(getattr(row, "entries" if axis == "size" else axis))
 
 
 def set_scale(axes: Any, values: Sequence[float]) -> None:
-    """Each value a tick; far-apart ones on a logarithmic axis."""
+    """One tick per value, logarithmic if they are far apart."""
     if values[-1] >= 8 * values[0]:
         axes.set_xscale("log")
     axes.set_xticks(values, [short(value) for value in values], minor=False)

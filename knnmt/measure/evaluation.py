@@ -1,4 +1,4 @@
-"""How much better: BLEU, chrF and speed of the base model and of retrieval on the same text, with signatures."""
+"""BLEU, chrF and speed of the base model and of retrieval on the same text, with signatures."""
 
 import re
 import time
@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from knnmt.errors import CorpusError, SettingsError
 from knnmt.files import sha256_of, write_durably
 from knnmt.progress import progress_bar
 from knnmt.release import __version__
-from knnmt.store.datastore import Store
 from knnmt.text.corpus import check_plain
 from knnmt.text.inputs import check_readable, read_lines
 from knnmt.text.languages import base_language
-from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translator
 
 BOOTSTRAP_SAMPLES = 1000
@@ -27,7 +27,7 @@ TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one system reached, with its translations."""
+    """The scores of one system, with its translations."""
 
     bleu: float
     chrf: float
@@ -56,7 +56,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """Translations of the same text that were made before, by the base model or any other system."""
+    """Earlier translations of the same text, by the base model or another system."""
 
     path: str
     checksum: str
@@ -84,7 +84,7 @@ def read_test_set(source: Path, target: Path, limit: int | None) -> tuple[list[s
 
 
 def read_earlier(path: Path, source: Path, limit: int | None) -> Earlier:
-    """Translations of a source file, one a line: of all its lines, or of those that the limit leaves."""
+    """Earlier translations, one per line, for all source lines or for the first `limit`."""
     check_readable(path)
     check_plain(path)
     lines, count = list(read_lines(path)), sum(1 for _ in read_lines(source))
@@ -114,7 +114,7 @@ def evaluate(
     against: Earlier | None = None,
     show_progress: bool = False,
 ) -> Evaluation:
-    """Score the base model, or what is to be compared with instead, and, where there is a store, retrieval."""
+    """Score the base model (or earlier translations) and, with a store, retrieval."""
     if against and not translator.retriever:
         raise SettingsError(f"--against {against.path}: only with --store; there is nothing else to compare it with")
     bleu, chrf = metrics(translator, references)
@@ -136,7 +136,7 @@ def evaluate(
 
 
 def metrics(translator: Translator, references: Sequence[str]) -> tuple[BLEU, CHRF]:
-    """Metrics that keep the references, with the tokenizer that the target language needs."""
+    """Metrics with cached references and the tokenizer for the target language."""
     language = base_language(translator.translation_model.target_lang)
     tokenizer = TOKENIZERS.get(language, "13a")
     try:
@@ -168,49 +168,46 @@ def score_texts(texts: list[str], bleu: BLEU, chrf: CHRF, *, tokens_per_second: 
 
 
 def paired_bootstrap(bleu: BLEU, base: Scores, knn: Scores) -> float:
-    """How likely a BLEU difference this large is by chance alone."""
+    """The p-value of the BLEU difference, by paired bootstrap."""
     if base.translations == knn.translations:
         return 1.0  # sacreBLEU would count no resampled difference as larger than none, and report the least p
-    systems = [("base", base.translations), ("knn", knn.translations)]
+    systems: list[tuple[str, Sequence[str]]] = [("base", base.translations), ("knn", knn.translations)]
     test = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)
-    _, results = test()
-    return round(float(results["BLEU"][1].p_value), 6)
+    result = test()[1]["BLEU"][1]
+    if isinstance(result, str) or result.p_value is None:
+        raise TypeError("sacreBLEU gave no p-value")
+    return round(float(result.p_value), 6)
 
 
 def signature_of(translator: Translator) -> str:
     """Everything that the number depends on."""
     model = f"{Path(translator.translation_model.name).name}@{translator.translation_model.fingerprint}"
-    settings = translator.settings
-    if not translator.retriever:
-        return f"model:{model}|beam:{settings.beam}|v:{__version__}"
-    weighted = zip(translator.stores, translator.retriever.trust, strict=True)
-    stores = "+".join(store_name(store, trust) for store, trust in weighted)
-    index = "+".join(index_name(searcher) for searcher in translator.retriever.searchers)
-    where = "".join(f"|where:{condition}" for condition in translator.retriever.where)
+    beam, mixer = translator.settings.beam, translator.mixer
+    if not translator.retriever or not mixer:
+        return f"model:{model}|beam:{beam}{precision_of(translator.settings)}|v:{__version__}"
+    memory = dict(translator.retriever.signature)
+    index = memory.pop("index")
+    stores = "|".join(f"{name}:{value}" for name, value in memory.items())
     return (
-        f"model:{model}|store:{stores}{where}|k:{settings.k}|T:{settings.temperature:g}|weight:{settings.weight:g}"
-        f"|beam:{settings.beam}|index:{index}{other_source(translator)}{shortcuts(settings)}|v:{__version__}"
+        f"model:{model}|{stores}|{mixer.signature}"
+        f"|beam:{beam}|index:{index}{other_source(translator)}"
+        f"{shortcuts(translator.settings)}{precision_of(translator.settings)}|v:{__version__}"
     )
 
 
-def shortcuts(settings: SearchSettings) -> str:
-    """What was done for speed, where it is not the usual."""
+def shortcuts(settings: TranslateSettings) -> str:
+    """Signature parts for non-default speed settings."""
     if settings.exact:
         return "|exact"
-    return f"|certain:{settings.certain:g}" if settings.certain < 1 else ""
+    return f"|certain:{settings.certain:g}" if settings.certain is not None and settings.certain < 1 else ""
 
 
-def store_name(store: Store, trust: float) -> str:
-    return f"{store.path.name}@{store.fingerprint}" + ("" if trust == 1 else f"×{trust:g}")
+def precision_of(settings: TranslateSettings) -> str:
+    """Of the model's products, where it is not float32."""
+    return f"|precision:{settings.precision}" if settings.precision not in (None, "float32") else ""
 
 
 def other_source(translator: Translator) -> str:
-    """The source language, where it is not the one that the store was made from."""
-    language = translator.translation_model.source_lang
-    return "" if language == translator.stores[0].manifest.model.source_lang else f"|source:{language}"
-
-
-def index_name(searcher: Any) -> str:
-    indexes, nprobe = searcher.store.manifest.indexes, searcher.nprobe
-    factories = "&".join(index.factory for index in indexes)
-    return f"{factories},nprobe={nprobe}" if nprobe else factories
+    """The source language, if it differs from the store's."""
+    language, stores = translator.translation_model.source_lang, translator.stores
+    return "" if not stores or language == stores[0].manifest.model.source_lang else f"|source:{language}"

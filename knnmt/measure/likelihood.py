@@ -1,4 +1,4 @@
-"""How likely the references are under every setting, from one pass and one search a token.
+"""Likelihood of the references under every setting, from one forward pass and one search per token.
 
 The first k of a list of more neighbours are the k nearest. So one search for the most neighbours, and the model's
 probability of the reference token, are all that any combination of k, temperature and weight needs.
@@ -11,14 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.engine.keys import catching_keys, lock_of
+from knnmt.engine.keys import catching_keys
 from knnmt.engine.packed import packed_layers
+from knnmt.engine.runtime import lock_of
 from knnmt.errors import CorpusError
+from knnmt.mixing.fixed import mixed_likelihoods, neighbour_shares
+from knnmt.mixing.fixed_values import PAPER_K
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import Advance
-from knnmt.translate.decoding import PAPER_K, SearchSettings
 from knnmt.translate.retriever import Retriever
+from knnmt.translate.settings import TranslateSettings
 
 KS = (1, 2, 4, 8, 12, 16, 24, 32, 48, PAPER_K)
 TEMPERATURES = tuple(map(float, (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)))
@@ -49,9 +52,9 @@ class Grid:
     def shape(self) -> tuple[int, int, int]:
         return len(self.ks), len(self.temperatures), len(self.weights)
 
-    def settings_at(self, place: Place, beam: int) -> SearchSettings:
+    def settings_at(self, place: Place, beam: int) -> TranslateSettings:
         k, temperature, weight = place
-        return SearchSettings(
+        return TranslateSettings(
             k=self.ks[k], temperature=self.temperatures[temperature], weight=self.weights[weight], beam=beam
         )
 
@@ -73,19 +76,20 @@ class Surface:
         place = np.unravel_index(np.argmax(allowed), allowed.shape)
         return int(place[0]), int(place[1]), int(place[2])
 
-    def at(self, settings: SearchSettings) -> float | None:
+    def at(self, settings: TranslateSettings) -> float | None:
         """The likelihood of a setting, where it is a point of the grid."""
         grid = self.grid
         try:
-            k, temperature = grid.ks.index(settings.k), grid.temperatures.index(settings.temperature)
-            return float(self.likelihoods[k, temperature, grid.weights.index(settings.weight)])
+            mixer = settings.fixed
+            k, temperature = grid.ks.index(mixer.k), grid.temperatures.index(mixer.temperature)
+            return float(self.likelihoods[k, temperature, grid.weights.index(mixer.weight)])
         except ValueError:
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What one batch of reference tokens met: n positions."""
+    """Observations for one batch of reference tokens: n positions."""
 
     model: NDArray[np.float32]  # [n] log-probability of the reference token under the model alone
     distances: NDArray[np.float32]  # [n, k] of the neighbours, nearest first; infinite where there is none
@@ -178,29 +182,3 @@ def summed_likelihoods(observed: Observed, grid: Grid) -> Floats:
             shares = neighbour_shares(distances, observed.hits[block], temperature, grid.ks, trust)
             sums[:, number] += mixed_likelihoods(model, shares, np.isfinite(distances[:, 0]), grid.weights)
     return sums
-
-
-def neighbour_shares(
-    distances: NDArray[np.float32],
-    hits: NDArray[np.bool_],
-    temperature: float,
-    ks: Sequence[int],
-    trust: NDArray[np.float32] | None = None,
-) -> Floats:
-    """p_knn of the reference token for the first k neighbours, [n, ks]; zero where there is no neighbour."""
-    nearest = np.where(np.isfinite(distances[:, :1]), distances[:, :1], 0.0)
-    masses = np.exp((nearest - distances.astype(np.float64)) / temperature)  # [n, k]
-    masses = masses if trust is None else masses * trust
-    last = np.array(ks) - 1
-    of_all, of_hits = np.cumsum(masses, axis=1)[:, last], np.cumsum(masses * hits, axis=1)[:, last]
-    return np.asarray(np.divide(of_hits, of_all, out=np.zeros_like(of_all), where=of_all > 0))
-
-
-def mixed_likelihoods(model: Floats, shares: Floats, found: NDArray[np.bool_], weights: Sequence[float]) -> Floats:
-    """Summed log-likelihoods [ks, weights] from the model's probabilities [n] and the neighbours' [n, ks].
-
-    Where nothing was found, the model stands alone.
-    """
-    share = np.where(found[:, None], np.array(weights), 0.0)[:, None, :]  # [n, 1, weights]
-    mixed = share * shares[:, :, None] + (1.0 - share) * model[:, None, None]  # [n, ks, weights]
-    return np.asarray(np.log(np.maximum(mixed, np.finfo(np.float64).tiny)).sum(axis=0))

@@ -1,4 +1,4 @@
-"""Nested random parts of a datastore: what a smaller memory would have done, without running the model again.
+"""Nested random subsets of a datastore, to measure smaller stores without running the model again.
 
 The store's segments get a random but fixed order, and a part is the first of them: each smaller part lies within every
 larger one. A part has an index of its own over the stored keys, the one that a build of its size would make, so that
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from knnmt.arrays import Array
 from knnmt.errors import SettingsError, StoreError
+from knnmt.layout.bitmaps import as_array
+from knnmt.layout.records import COLUMNS
 from knnmt.search.index import automatic_factory, build_index, ivf_of, make_index, was_automatic
-from knnmt.store.datastore import COLUMNS, INDEX, Store
-from knnmt.store.filters import live_segments
-from knnmt.translate.retriever import IndexedEntries, Retriever, StoreSearcher
+from knnmt.store.datastore import INDEX, Store
+from knnmt.translate.local_retriever import LocalRetriever, StoreSearcher
+from knnmt.translate.searchers import IndexedEntries, Opened
 
 SEED = 0
 KEYS_COPIED_AT_ONCE = 65_536
@@ -31,7 +33,8 @@ class Nesting:
 
     def __init__(self, store: Store, seed: int = SEED) -> None:
         owners = store.segment_numbers(np.arange(store.entries))
-        live = live_segments(store)
+        live = np.ones(store.manifest.segments, bool)
+        live[as_array(store.removed)] = False
         ranks = np.full(len(live), len(live))  # what was removed comes last, beyond every share
         ranks[live] = np.random.default_rng(seed).permutation(live.sum())
         self.store = store
@@ -57,7 +60,7 @@ class Subset:
     factory: str
     nprobe: int | None
 
-    def retriever(self, nprobe: int | None = None) -> Retriever:
+    def retriever(self, nprobe: int | None = None) -> LocalRetriever:
         return SubsetRetriever(self, nprobe)
 
 
@@ -69,7 +72,7 @@ def factory_for(store: Store, entries: int) -> str:
 
 
 def check_trainable(store: Store, size: float, entries: int) -> None:
-    """Known before the work begins: whether the part is large enough for its index."""
+    """Raise before the work begins if the subset is too small for its index."""
     factory = factory_for(store, entries)
     index = make_index(factory, store.manifest.model.dimension)
     needed = 1 if index.is_trained else max(CODES, ivf_of(index).nlist if ivf_of(index) else 0)
@@ -107,7 +110,8 @@ class SubsetEntries(IndexedEntries):
         self.numbers = subset.entries
         self.entries = len(subset.entries)
         self.allowed = None
-        self.open(subset.file, subset.nprobe and (nprobe or subset.nprobe))
+        self.has_keys = True
+        self.use(Opened(subset.file, subset.nprobe and (nprobe or subset.nprobe)))
 
     def numbered(self, entries: Entries) -> Entries:
         return np.where(entries < 0, -1, self.numbers[entries])
@@ -121,7 +125,7 @@ class SubsetSearcher(StoreSearcher):
         self.store, self.entries, self.pieces, self.nprobe = subset.store, piece.entries, [piece], piece.nprobe
 
 
-class SubsetRetriever(Retriever):
+class SubsetRetriever(LocalRetriever):
     """One store of which only some entries are there."""
 
     def __init__(self, subset: Subset, nprobe: int | None) -> None:

@@ -23,7 +23,7 @@ AXES = ("k", "temperature", "weight")
 
 
 def check_drawable(file: Path) -> None:
-    """Known before the work begins: whether the plot can be drawn, and put there."""
+    """Raise before the work begins if the plot cannot be drawn or written."""
     if file.suffix.lower() not in ENDINGS:
         raise SettingsError(f"--plot {file}: must end in {' or '.join(ENDINGS)}")
     check_writable(file, "--plot")
@@ -32,7 +32,7 @@ def check_drawable(file: Path) -> None:
 
 
 def draw_tuning(tuning: Tuning, file: Path) -> None:
-    """Write the picture as PNG or SVG, as the file's ending says."""
+    """Write a PNG or SVG file, by its ending."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=INCHES, layout="constrained")
@@ -47,7 +47,7 @@ def draw_tuning(tuning: Tuning, file: Path) -> None:
 
 
 def title_of(tuning: Tuning) -> str:
-    chosen = tuning.chosen.settings
+    chosen = tuning.chosen.settings.fixed
     skipping = f", certain {chosen.certain:g}" if chosen.certain < 1 else ""
     return (
         f"★ k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}{skipping}: "
@@ -59,7 +59,7 @@ def title_of(tuning: Tuning) -> str:
 
 def alone_of(tuning: Tuning) -> str:
     """What the model reached without the memory, on as many sentences as it was decoded."""
-    alone = next((one for one in tuning.candidates if one.settings.weight == 0), tuning.chosen)
+    alone = next((one for one in tuning.candidates if one.settings.fixed.weight == 0), tuning.chosen)
     return "" if alone is tuning.chosen else f"; the model alone: {alone.bleu:.2f} on {alone.sentences:,}"
 
 
@@ -92,7 +92,7 @@ def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
     """Candidates with retrieval; where several fall on one place, the best of them."""
     marked: dict[tuple[int, int], Candidate] = {}
     for candidate in tuning.candidates:
-        if candidate.settings.weight > 0:
+        if candidate.settings.fixed.weight > 0:
             place = (place_of(tuning, candidate, across), place_of(tuning, candidate, upwards))
             marked.setdefault(place, candidate)
     for (column, row), candidate in marked.items():
@@ -108,4 +108,4 @@ def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
 
 
 def place_of(tuning: Tuning, candidate: Candidate, axis: str) -> int:
-    return list(values_along(tuning, axis)).index(getattr(candidate.settings, axis))
+    return list(values_along(tuning, axis)).index(getattr(candidate.settings.fixed, axis))

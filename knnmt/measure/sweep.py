@@ -17,9 +17,10 @@ from knnmt.errors import SettingsError, StoreError
 from knnmt.files import check_writable, write_durably
 from knnmt.measure.evaluation import metrics, score_system, signature_of
 from knnmt.measure.subsets import SEED, Nesting, Subset, check_trainable, make_subset
+from knnmt.mixing.fixed import FixedMixer
 from knnmt.progress import progress_bar
-from knnmt.translate.decoding import SearchSettings
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
+from knnmt.translate.settings import TranslateSettings, check_enough
 from knnmt.translate.translator import Translator
 
 WARM_UP = 4  # sentences translated before the clock starts, because the first ones wait for the disk
@@ -29,7 +30,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """Several values of a setting are compared, one value fixes it, none leaves its default."""
+    """Values per setting: several are compared, one is fixed, none means the default."""
 
     k: tuple[int, ...] = ()
     temperature: tuple[float, ...] = ()
@@ -46,7 +47,7 @@ class Axes:
                 raise SettingsError(f"--nprobe {nprobe}: must be at least 1")
         for name in ("k", "temperature", "beam"):
             for value in getattr(self, name):
-                SearchSettings(**{name: value})  # settings know their own limits
+                TranslateSettings(**{name: value})  # settings know their own limits
         if not any(len(getattr(self, axis.name)) > 1 for axis in fields(self)):
             raise SettingsError("nothing to sweep: give --k, --temperature, --sizes, --nprobe or --beam several values")
 
@@ -80,18 +81,18 @@ def numbers(flag: str, text: str, kind: type[Number]) -> tuple[Number, ...]:
 class Point:
     """One setting of everything that can be swept."""
 
-    settings: SearchSettings
+    settings: TranslateSettings
     size: float = 1.0
     nprobe: int | None = None  # None: the store's own
 
     @property
     def retrieves(self) -> bool:
-        return self.settings.weight > 0
+        return self.settings.fixed.weight > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one setting reached: a line of the CSV file. A field that has no meaning without retrieval is None."""
+    """The result of one setting: one row of the CSV file. Fields about retrieval are None without it."""
 
     k: int | None
     temperature: float | None
@@ -129,8 +130,10 @@ class Sweep:
 
 
 def base_point(translator: Translator, axes: Axes) -> Point:
-    """Where the settings stay that are not being swept."""
-    return Point(settings=translator.settings, size=axes.fixed("sizes") or 1.0, nprobe=axes.fixed("nprobe"))
+    """The values of settings that are not swept."""
+    fixed = translator.mixer if isinstance(translator.mixer, FixedMixer) else translator.settings.fixed
+    settings = translator.settings.filled(asdict(fixed))
+    return Point(settings=settings, size=axes.fixed("sizes") or 1.0, nprobe=axes.fixed("nprobe"))
 
 
 def alone(base: Point, beam: int) -> Point:
@@ -150,7 +153,7 @@ def lines(base: Point, axes: Axes) -> Iterator[tuple[str, list[Point]]]:
     """The lines of the plots: the axis, and the points along it."""
     ks, temperatures = axes.swept("k"), axes.swept("temperature")
     if ks:
-        for temperature in temperatures or (base.settings.temperature,):
+        for temperature in temperatures or (base.settings.fixed.temperature,):
             yield "k", [with_settings(base, k=k, temperature=temperature) for k in ks]
     elif temperatures:
         yield "temperature", [with_settings(base, temperature=temperature) for temperature in temperatures]
@@ -193,7 +196,7 @@ def sweep(
 
 
 class Study:
-    """Runs points of one store on one text; what several points need is made once."""
+    """Runs the points of one store on one text and caches what several points need."""
 
     def __init__(
         self,
@@ -214,17 +217,17 @@ class Study:
         self.folder = folder
         self.show_progress = show_progress
         self.nesting = Nesting(self.store)
-        self._whole: dict[int | None, Retriever] = {None: translator.retriever}
+        self._whole: dict[int | None, LocalRetriever] = {}
         self._subset: tuple[float, Subset] | None = None
 
     def check(self, points: Iterable[Point]) -> None:
-        """Whatever is wrong with a point is known before hours of work on others."""
+        """Raise for an invalid point before any point is run."""
         for point in points:
             entries = len(self.nesting.entries_of(point.size))
-            point.settings.check_against(self.store.live_entries)
-            if point.settings.k > entries:
+            check_enough(point.settings.fixed.k, self.store.live_entries)
+            if point.settings.fixed.k > entries:
                 raise SettingsError(
-                    f"--sizes {point.size:g}: has {entries:,} entries, fewer than --k {point.settings.k}"
+                    f"--sizes {point.size:g}: has {entries:,} entries, fewer than --k {point.settings.fixed.k}"
                 )
             if point.size < 1:
                 check_trainable(self.store, point.size, entries)
@@ -240,16 +243,16 @@ class Study:
         size = "" if point.size == 1 else f"|size:{point.size:g},seed={SEED}"
         return f"{whole}{size}|text:{self.text}"
 
-    def with_retriever(self, point: Point, retriever: Retriever | None) -> Translator:
+    def with_retriever(self, point: Point, retriever: LocalRetriever | None) -> Translator:
         return Translator(self.translator.translation_model, retriever, point.settings)
 
-    def whole(self, nprobe: int | None) -> Retriever:
+    def whole(self, nprobe: int | None) -> LocalRetriever:
         """The store itself."""
         if nprobe not in self._whole:
-            self._whole[nprobe] = Retriever([self.store], nprobe=nprobe)
+            self._whole[nprobe] = LocalRetriever([self.store], nprobe=nprobe)
         return self._whole[nprobe]
 
-    def retriever(self, point: Point) -> Retriever | None:
+    def retriever(self, point: Point) -> LocalRetriever | None:
         if not point.retrieves:
             return None
         return self.whole(point.nprobe) if point.size == 1 else self.subset(point.size).retriever(point.nprobe)
@@ -271,7 +274,7 @@ class Study:
         scores = score_system(translator, self.sources, self.bleu, self.chrf, label=label if self.show_progress else "")
         assert scores.tokens_per_second is not None  # it was decoded just now
         return Row(
-            weight=point.settings.weight,
+            weight=point.settings.fixed.weight,
             beam=point.settings.beam,
             **self.memory(point, retriever),
             bleu=scores.bleu,
@@ -282,14 +285,14 @@ class Study:
             signature=signature,
         )
 
-    def memory(self, point: Point, retriever: Retriever | None) -> dict[str, Any]:
+    def memory(self, point: Point, retriever: LocalRetriever | None) -> dict[str, Any]:
         """The columns that describe retrieval."""
         if retriever is None:
             return dict.fromkeys(("k", "temperature", "nprobe", "size", "segments", "entries", "index"))
         searcher = retriever.searchers[0]
         return {
-            "k": point.settings.k,
-            "temperature": point.settings.temperature,
+            "k": point.settings.fixed.k,
+            "temperature": point.settings.fixed.temperature,
             "nprobe": searcher.nprobe,
             "size": point.size,
             "segments": self.nesting.segments_of(point.size),
@@ -304,7 +307,7 @@ class Study:
 
 
 def digest_of(lines: Iterable[str]) -> str:
-    """A name for exactly this text."""
+    """A hash of the text."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 

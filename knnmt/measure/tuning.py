@@ -3,7 +3,7 @@
 Likelihood proposes, BLEU decides. Likelihood is known for every setting after a single pass, but it likes to hedge: it
 may prefer higher temperatures, lower weights and more neighbours than those that translate best. So the likeliest
 setting, likely ones that lean the other way, and the paper's own are decoded, on more and more sentences, the better
-ones only. At last the chosen setting is tried without retrieval where the model is certain by itself.
+ones only. At last the chosen setting is tried without retrieval where the model is certain by itself, and in bfloat16.
 """
 
 import time
@@ -14,17 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from knnmt.engine.precision import BFLOAT16, objection_to_bfloat16
 from knnmt.errors import StoreError
 from knnmt.measure.evaluation import metrics, signature_of
 from knnmt.measure.likelihood import Grid, Place, Surface, survey_likelihood
+from knnmt.mixing.fixed_values import PAPER_TEMPERATURE, PAPER_WEIGHT
 from knnmt.progress import Advance, progress_bar
 from knnmt.store.datastore import Store
 from knnmt.store.versions import changing, commit
-from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translator
 
 SEED = 0
-TUNED = ("k", "temperature", "weight", "certain")
+TUNED = ("k", "temperature", "weight", "certain", "precision")
 FEWEST_SENTENCES = 100  # BLEU on fewer says little
 FEWER_NEIGHBOURS = (16, 4)
 MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
@@ -37,9 +39,9 @@ FEWEST_SKIPPED = 0.1  # of all steps: fewer are not worth a difference from the 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A setting worth decoding, and what came of it."""
+    """A setting that is decoded, and its result."""
 
-    settings: SearchSettings
+    settings: TranslateSettings
     origin: str
     likelihood: float | None = None  # mean logarithm of the probability of a reference token
     bleu: float | None = None
@@ -47,7 +49,7 @@ class Candidate:
     skipped: float = 0.0  # share of the steps without retrieval, because the model was certain
 
     def to_json(self) -> dict[str, Any]:
-        settings = {name: value for name, value in asdict(self.settings).items() if name in TUNED}
+        settings = tuned_values(self.settings)
         return settings | {name: value for name, value in asdict(self).items() if name != "settings"}
 
 
@@ -67,7 +69,6 @@ class Tuning:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's `tuned`: the settings, and below `how` everything else."""
-        chosen = self.chosen.settings
         how = {
             **self.files,
             "lines": self.lines,
@@ -83,7 +84,7 @@ class Tuning:
             "signature": self.signature,
             "candidates": [candidate.to_json() for candidate in self.candidates],
         }
-        return {name: getattr(chosen, name) for name in TUNED} | {"how": how}
+        return tuned_values(self.chosen.settings) | {"how": how}
 
 
 def tune(
@@ -94,7 +95,7 @@ def tune(
     files: dict[str, str] | None = None,
     show_progress: bool = False,
 ) -> Tuning:
-    """Find the setting of the translator's store that serves this text best; nothing is written."""
+    """Find the best settings for the translator's store on this text. Nothing is written."""
     if translator.retriever is None:
         raise StoreError("--store is missing: there is nothing to tune without a datastore")
     began, began_work = time.perf_counter(), time.process_time()
@@ -104,6 +105,7 @@ def tune(
     jury = Jury(translator, sources, references)
     candidates = choose(jury, propose(surface, translator.settings.beam), show_progress=show_progress)
     candidates = with_skipping(jury, candidates, show_progress=show_progress)
+    candidates = with_less_precision(jury, candidates, show_progress=show_progress)
     return Tuning(
         chosen=candidates[0],
         candidates=candidates,
@@ -117,15 +119,20 @@ def tune(
 
 
 def propose(surface: Surface, beam: int) -> list[Candidate]:
-    """The settings worth decoding, each once: likely ones that differ, the paper's, and the model alone."""
-    grid, paper = surface.grid, SearchSettings(k=surface.grid.ks[-1], beam=beam)
-    proposed: dict[SearchSettings, str] = {}
+    """The settings to decode: likely ones, the paper's, and the model alone."""
+    grid, paper = surface.grid, paper_settings(surface.grid.ks[-1], beam)
+    proposed: dict[TranslateSettings, str] = {}
     for origin, place in likely_places(surface).items():
         proposed.setdefault(grid.settings_at(place, beam), origin)
     proposed.setdefault(paper, "paper")
-    retrieving = {settings: origin for settings, origin in proposed.items() if settings.weight > 0}
+    retrieving = {settings: origin for settings, origin in proposed.items() if settings.fixed.weight > 0}
     alone = {replace(paper, weight=0.0): "model alone"}
     return [Candidate(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
+
+
+def paper_settings(k: int, beam: int) -> TranslateSettings:
+    """The paper's values, with as many neighbours as the store can give."""
+    return TranslateSettings(k=k, temperature=PAPER_TEMPERATURE, weight=PAPER_WEIGHT, beam=beam)
 
 
 def likely_places(surface: Surface) -> dict[str, Place]:
@@ -146,21 +153,21 @@ def likely_places(surface: Surface) -> dict[str, Place]:
 
 
 def bolder(place: Place, grid: Grid) -> Place:
-    """The same neighbours with more weight and lower temperature at once, which likelihood finds too risky."""
+    """The same k with more weight and a lower temperature."""
     k, temperature, weight = place
     return k, max(temperature - LOWER_TEMPERATURE, 0), min(weight + MORE_WEIGHT, len(grid.weights) - 1)
 
 
 class Jury:
-    """Decodes settings on sentences in a random but fixed order; what was translated once is kept."""
+    """Decodes settings on sentences in a fixed random order, and caches translations."""
 
     def __init__(self, translator: Translator, sources: Sequence[str], references: Sequence[str]) -> None:
         order = np.random.default_rng(SEED).permutation(len(sources))
         self.translator = translator
         self.sources = [sources[position] for position in order]
         self.references = [references[position] for position in order]
-        self.translations: dict[SearchSettings, list[str]] = {}
-        self.work: dict[SearchSettings, float] = {}  # processor time, which other programs' load disturbs less
+        self.translations: dict[TranslateSettings, list[str]] = {}
+        self.work: dict[TranslateSettings, float] = {}  # processor time, which other programs' load disturbs less
 
     def judge(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
         """The candidate with its BLEU on the first sentences."""
@@ -174,15 +181,15 @@ class Jury:
         skipped = translator.asked.share_skipped
         return replace(candidate, bleu=round(bleu, 2), sentences=sentences, skipped=skipped)
 
-    def with_settings(self, settings: SearchSettings) -> Translator:
+    def with_settings(self, settings: TranslateSettings) -> Translator:
         return Translator(self.translator.translation_model, self.translator.retriever, settings)
 
     def plain_work(self) -> float:
-        """What the model alone would take for all sentences."""
-        settings, work = next((each, took) for each, took in self.work.items() if each.weight == 0)
+        """The time that the model alone would need for all sentences."""
+        settings, work = next((each, took) for each, took in self.work.items() if each.fixed.weight == 0)
         return work / len(self.translations[settings]) * len(self.sources)
 
-    def signature(self, settings: SearchSettings) -> dict[str, str]:
+    def signature(self, settings: TranslateSettings) -> dict[str, str]:
         bleu, _ = metrics(self.translator, self.references)
         bleu.corpus_score(self.references, None)
         return {"bleu": str(bleu.get_signature()), "knnmt": signature_of(self.with_settings(settings))}
@@ -201,10 +208,10 @@ def choose(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool =
 
 
 def with_skipping(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
-    """All candidates and those that skip retrieval, best first: the most skipped that loses hardly any BLEU."""
+    """All candidates, with those that skip retrieval, best first."""
     best = chosen = candidates[0]
     tried: list[Candidate] = []
-    if chosen.settings.weight > 0 and chosen.sentences >= FEWEST_TO_SKIP_BY:
+    if chosen.settings.fixed.weight > 0 and chosen.sentences >= FEWEST_TO_SKIP_BY:
         with progress_bar("skipping", len(CERTAINTIES) * chosen.sentences, show=show_progress) as advance:
             for certain in CERTAINTIES:
                 skipping = Candidate(replace(chosen.settings, certain=certain), "skipping")
@@ -213,6 +220,24 @@ def with_skipping(jury: Jury, candidates: Sequence[Candidate], *, show_progress:
                     break
                 best = skipping if skipping.skipped >= FEWEST_SKIPPED else best
     return [best, *(candidate for candidate in (*candidates, *tried) if candidate is not best)]
+
+
+def with_less_precision(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
+    """All candidates and the best one in bfloat16, best first: it is faster, and chosen where BLEU is the same."""
+    best = candidates[0]
+    if best.sentences < FEWEST_TO_SKIP_BY or best.settings.precision or objection_to_bfloat16():
+        return list(candidates)
+    with progress_bar("bfloat16", best.sentences, show=show_progress) as advance:
+        less = Candidate(replace(best.settings, precision=BFLOAT16), BFLOAT16)
+        less = jury.judge(less, best.sentences, advance)
+    same = (less.bleu or 0.0) >= (best.bleu or 0.0) - MOST_LOST
+    return [less, *candidates] if same else [best, less, *candidates[1:]]
+
+
+def tuned_values(settings: TranslateSettings) -> dict[str, Any]:
+    """What a tuning leaves in the manifest."""
+    values = {**asdict(settings.fixed), **settings.given("precision")}
+    return {name: value for name, value in values.items() if name in TUNED}
 
 
 def rounds_for(lines: int) -> list[tuple[int, int]]:
@@ -231,6 +256,6 @@ def work_of(rounds: Iterable[tuple[int, int]], candidates: int) -> int:
 
 
 def write_tuning(store: Store, tuning: Tuning) -> None:
-    """Put the choice into the manifest, whose version goes up by one."""
+    """Write the choice to the manifest as a new version."""
     with changing(store.path) as now:
         commit(now, "tuned", tuned=tuning.to_json())

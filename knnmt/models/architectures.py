@@ -1,4 +1,4 @@
-"""Where a model's keys are.
+"""The registry of architectures: one entry says all that the package knows of one kind of model.
 
 The key of a target token is the input of the feed-forward block of the last decoder layer: the paper's choice.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from knnmt.errors import ModelError
+from knnmt.models.language_tokens import Languages, fsmt_turned_round, mbart_first, pair_of_fsmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +23,44 @@ class KeySite:
 
 PATH = re.compile(r"[^\W\d]\w*(\[-?\d+\]|\.\w+)*")
 BART_LIKE = "decoder.layers[-1].fc1"
+AS_TOKENIZER_SAYS = Languages()
 T5_LIKE = "decoder.block[-1].layer[-1].DenseReluDense"
-KEY_SITES = {
-    "bart": KeySite(BART_LIKE),
-    "fsmt": KeySite(BART_LIKE, time_first=True),
-    "m2m_100": KeySite(BART_LIKE),
-    "marian": KeySite(BART_LIKE),
-    "mbart": KeySite(BART_LIKE),
-    "mt5": KeySite(T5_LIKE),
-    "pegasus": KeySite(BART_LIKE),
-    "t5": KeySite(T5_LIKE),
-    "umt5": KeySite(T5_LIKE),
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One kind of model."""
+
+    key_site: KeySite | None = None  # None: the user names it
+    languages: Languages = AS_TOKENIZER_SAYS
+    shares_sources: bool = False  # whether a sentence's beams can attend to one copy of its source's keys and values
+    runner: str | None = None  # what runs it faster than its own forward pass: a name that `engine` knows
+
+
+ARCHITECTURES = {
+    "bart": Architecture(key_site=KeySite(BART_LIKE), shares_sources=True),
+    "fsmt": Architecture(
+        key_site=KeySite(BART_LIKE, time_first=True),
+        languages=Languages(own=pair_of_fsmt, target_side=fsmt_turned_round),
+    ),
+    "m2m_100": Architecture(key_site=KeySite(BART_LIKE), shares_sources=True),
+    "marian": Architecture(key_site=KeySite(BART_LIKE), shares_sources=True, runner="marian"),
+    "mbart": Architecture(key_site=KeySite(BART_LIKE), languages=Languages(first=mbart_first), shares_sources=True),
+    "mt5": Architecture(key_site=KeySite(T5_LIKE)),
+    "pegasus": Architecture(key_site=KeySite(BART_LIKE), shares_sources=True),
+    "t5": Architecture(key_site=KeySite(T5_LIKE)),
+    "umt5": Architecture(key_site=KeySite(T5_LIKE)),
 }
+UNKNOWN = Architecture()  # whatever its tokenizer says, and the key site that the user names
+
+
+def architecture_of(network: Any) -> Architecture:
+    return ARCHITECTURES.get(network.config.model_type, UNKNOWN)
 
 
 def key_site_of(network: Any, path: str | None = None) -> KeySite:
     """The place of the key: the one given, or the one known for this kind of model."""
-    kind = network.config.model_type
-    known = KEY_SITES.get(kind)
+    kind, known = network.config.model_type, architecture_of(network).key_site
     if path is not None:
         site = KeySite(path, time_first=known is not None and known.time_first)
     elif known is not None:

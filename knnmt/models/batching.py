@@ -1,4 +1,4 @@
-"""Batches of similar length, so that little of the work is padding."""
+"""Batches of similar length, to reduce padding."""
 
 from collections.abc import Iterator, Sequence
 

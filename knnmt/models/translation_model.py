@@ -1,26 +1,24 @@
 """Any Hugging Face encoder-decoder as a translation model: its languages, its token ids, its fingerprint."""
 
 import hashlib
-import logging
 import re
-import sys
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from knnmt.errors import ModelError
-from knnmt.models.architectures import KeySite, key_site_of, module_at
+from knnmt.models.architectures import KeySite, architecture_of, key_site_of, module_at
 from knnmt.models.batching import pad
-from knnmt.text.languages import model_code, three_letters
+from knnmt.models.language_tokens import source_prefix_of
+from knnmt.models.marian_tokenizer import load_tokenizer
 
 BUILTIN = "builtin:"
 PLAIN_TEXT = {"split_special_tokens": True}  # a text that says "</s>" means those four characters, not the end
@@ -29,12 +27,20 @@ DEFAULT_POSITIONS = 512  # for models with relative positions, which have no lim
 COMPUTED_WEIGHTS = ("embed_positions.weight", "final_logits_bias")  # the model makes them where a file has none
 
 
+if TYPE_CHECKING:
+
+    class Network(PreTrainedModel):
+        """An encoder-decoder of transformers. No class there has both `PreTrainedModel` and `generate`."""
+
+        def generate(self, **settings: Any) -> torch.Tensor: ...
+
+
 @dataclass(frozen=True)
 class TranslationModel:
     """A loaded model and everything needed to feed it."""
 
     name: str
-    network: PreTrainedModel
+    network: "Network"
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: Any  # FSMT keeps a vocabulary for each side; elsewhere the same object
     key_site: KeySite
@@ -47,7 +53,7 @@ class TranslationModel:
 
     @property
     def dimension(self) -> int:
-        """Of a key; a place named by the user may be wider than the model."""
+        """The dimension of a key. With `--key-site` it can differ from the model's."""
         site = module_at(self.network, self.key_site.path)
         return int(getattr(site, "in_features", self.network.config.d_model))
 
@@ -62,11 +68,11 @@ class TranslationModel:
 
     @property
     def positions(self) -> int:
-        """The longest sequence that the model can take."""
+        """The maximum sequence length."""
         return int(getattr(self.network.config, "max_position_embeddings", None) or DEFAULT_POSITIONS)
 
     def encode_sources(self, texts: Sequence[str], *, longest: int | None = None) -> list[list[int]]:
-        """Tokens with whatever the model wants around them; with `longest`, cut inside that frame."""
+        """Source tokens with special tokens; with `longest`, truncated inside them."""
         if not texts:
             return []
         cutting = {} if longest is None else {"truncation": True, "max_length": longest}
@@ -74,7 +80,7 @@ class TranslationModel:
         return [list(ids) for ids in encoded["input_ids"]]
 
     def fitting_sources(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
-        """Tokens that the model has room for, and which texts had to be cut for that."""
+        """Source tokens within the model's limit, and which texts were truncated."""
         sources = self.encode_sources(texts)
         cut = [len(source) > self.positions for source in sources]
         for row, overlong in enumerate(cut):
@@ -83,7 +89,7 @@ class TranslationModel:
         return sources, cut
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of the text and the end token: what the decoder is to produce after `decoder_prefix`."""
+        """Target tokens and the end token: what the decoder must produce after `decoder_prefix`."""
         if self.target_tokenizer is self.tokenizer:
             encoded = self.tokenizer(text_target=list(texts), add_special_tokens=False, **PLAIN_TEXT)
         else:
@@ -91,10 +97,10 @@ class TranslationModel:
         return [[*ids, self.end_token] for ids in encoded["input_ids"]]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
     def token_text(self, token: int) -> str:
-        """One token as the vocabulary writes it."""
+        """The token's string in the vocabulary."""
         return str(self.tokenizer.convert_ids_to_tokens([token])[0])
 
     def teacher_forcing(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -132,10 +138,9 @@ def load_model(
     )
 
 
-def load_weights(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_weights(name: str) -> tuple["Network", PreTrainedTokenizerBase]:
     """The Hugging Face objects, in single precision: half is slower on a CPU."""
     place = model_folder(name)
-    quiet()
     with explaining(f"--model {name}: cannot be loaded"):
         network, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
             place, dtype=torch.float32, output_loading_info=True
@@ -143,9 +148,8 @@ def load_weights(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     missing = sorted(weight for weight in report["missing_keys"] if not weight.endswith(COMPUTED_WEIGHTS))
     if missing:
         raise ModelError(f"--model {name}: the file of weights lacks {len(missing)} of them, such as {missing[0]}")
-    unused = hidden("sacremoses") if network.config.model_type == "marian" else nullcontext()
-    with explaining(f"--model {name}: its tokenizer cannot be loaded, perhaps for a missing file"), unused:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+    with explaining(f"--model {name}: its tokenizer cannot be loaded, perhaps for a missing file"):
+        tokenizer = load_tokenizer(place, model_type=network.config.model_type)
     known, needed = len(tokenizer), network.get_input_embeddings().weight.shape[0]
     if known < needed / 2:  # sizes are often rounded up, but without its files a tokenizer is just a few special tokens
         raise ModelError(f"--model {name}: its tokenizer knows {known} tokens of {needed}; are its files there?")
@@ -154,7 +158,7 @@ def load_weights(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 @contextmanager
 def explaining(what: str) -> Iterator[None]:
-    """Broken files make the libraries raise almost anything; all of it is one line to the user."""
+    """Turn any exception of the libraries into one ModelError."""
     try:
         yield
     except Exception as error:
@@ -162,29 +166,8 @@ def explaining(what: str) -> Iterator[None]:
         raise ModelError(f"{what}: {reason}") from error
 
 
-@contextmanager
-def hidden(module: str) -> Iterator[None]:
-    """Marian's tokenizer imports sacremoses and never calls it: without, loading takes half a second and 7 MB less."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment]  # an import of it now fails
-    try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            yield
-    finally:
-        del sys.modules[module]
-
-
-def quiet() -> None:
-    """Loading is not worth a line unless it fails."""
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-
-
 def model_folder(name: str) -> str:
-    """What `from_pretrained` takes for the name: a folder, or a name of the Hub as it is."""
+    """The argument for `from_pretrained`: a folder, or a name on the Hub."""
     if name.startswith(BUILTIN):
         folder = Path(str(resources.files("knnmt"))) / "data" / name.removeprefix(BUILTIN)
         if not (folder / "config.json").is_file():
@@ -208,19 +191,19 @@ def wrap_model(
     source_prefix: str | None = None,
     key_site: str | None = None,
 ) -> TranslationModel:
-    """Everything that the loaded objects imply."""
-    site = key_site_of(network, key_site)
+    """Wrap loaded Hugging Face objects, with everything that follows from them."""
+    site, languages = key_site_of(network, key_site), architecture_of(network).languages
     source_lang, target_lang = (
-        given or own for given, own in zip((source_lang, target_lang), own_languages(tokenizer), strict=True)
+        given or own for given, own in zip((source_lang, target_lang), languages.own(tokenizer), strict=True)
     )
-    generation = set_languages(network, tokenizer, source_lang, target_lang) or forced_opening(network, tokenizer)
+    generation = languages.choose(tokenizer, source_lang, target_lang) or forced_opening(network, tokenizer)
     if source_prefix is None:
-        source_prefix = task_prefix(network, source_lang, target_lang) or target_prefix(tokenizer, target_lang)
+        source_prefix = source_prefix_of(network, tokenizer, source_lang, target_lang)
     return TranslationModel(
         name=name,
         network=network,
         tokenizer=tokenizer,
-        target_tokenizer=target_side(tokenizer),
+        target_tokenizer=languages.target_side(tokenizer),
         key_site=site,
         source_lang=source_lang,
         target_lang=target_lang,
@@ -231,75 +214,11 @@ def wrap_model(
     )
 
 
-def own_languages(tokenizer: Any) -> tuple[str | None, str | None]:
-    """The languages that a model of one pair says it has."""
-    if type(tokenizer).__name__.startswith("FSMT"):
-        return tokenizer.src_lang, tokenizer.tgt_lang
-    return getattr(tokenizer, "source_lang", None), getattr(tokenizer, "target_lang", None)
-
-
-def set_languages(network: Any, tokenizer: Any, source_lang: str | None, target_lang: str | None) -> dict[str, int]:
-    """Tell a multilingual tokenizer its languages; return what `generate` must be told."""
-    codes = language_codes(tokenizer)
-    if not codes:
-        return {}
-    for flag, language in (("--source-lang", source_lang), ("--target-lang", target_lang)):
-        if language is None:
-            raise ModelError(f"{flag} is missing: this model translates between many languages")
-    tokenizer.src_lang = model_code(str(source_lang), codes, "--source-lang")
-    tokenizer.tgt_lang = model_code(str(target_lang), codes, "--target-lang")
-    target = codes[tokenizer.tgt_lang]
-    if network.config.model_type == "mbart" and type(tokenizer).__name__.startswith("MBartTokenizer"):
-        return {"decoder_start_token_id": target}  # mBART-25 starts with the language, mBART-50 forces it second
-    return {"forced_bos_token_id": target}
-
-
-def language_codes(tokenizer: Any) -> dict[str, int]:
-    """The languages of a multilingual tokenizer and their token ids; empty for a model of one pair."""
-    if hasattr(tokenizer, "lang_code_to_id"):
-        return dict(tokenizer.lang_code_to_id)
-    if type(tokenizer).__name__.startswith("Nllb"):
-        names = [str(token) for token in tokenizer.all_special_tokens]
-        return {name: tokenizer.convert_tokens_to_ids(name) for name in names if name[3:4] == "_"}
-    return {}
-
-
 def forced_opening(network: Any, tokenizer: Any) -> dict[str, int]:
-    """BART's tokenizer puts `<s>` before every target, so the model learnt to begin with it: let it always do so."""
+    """Force `<s>` as first token for BART: its tokenizer put it before every target in training."""
     first = tokenizer(text_target="")["input_ids"][0]
     forced = network.generation_config.forced_bos_token_id is not None
     return {} if forced or first != tokenizer.bos_token_id else {"forced_bos_token_id": int(first)}
-
-
-def target_prefix(tokenizer: Any, target_lang: str | None) -> str:
-    """OPUS models with several target languages want `>>fra<<` before the source text."""
-    codes = getattr(tokenizer, "supported_language_codes", None) or []
-    names = (target_lang, three_letters(target_lang or ""))
-    wanted = [code for code in codes if code.strip("<>") in names]
-    if len(codes) > 1 and not wanted:
-        known = ", ".join(code.strip("<>") for code in codes[:8])
-        raise ModelError(f"--target-lang {target_lang}: the model translates into several languages: {known}, …")
-    return f"{wanted[0]} " if wanted else ""
-
-
-def task_prefix(network: Any, source_lang: str | None, target_lang: str | None) -> str:
-    """T5 wants to be told in words what to do, and its configuration has the words."""
-    tasks = getattr(network.config, "task_specific_params", None) or {}
-    task = tasks.get(f"translation_{source_lang}_to_{target_lang}", {})
-    return str(task.get("prefix", ""))
-
-
-def target_side(tokenizer: Any) -> Any:
-    """FSMT's tokenizer only knows the source side: the target's is made from the same files, turned round."""
-    if not type(tokenizer).__name__.startswith("FSMT"):
-        return tokenizer
-    return type(tokenizer)(
-        langs=[tokenizer.tgt_lang, tokenizer.src_lang],
-        src_vocab_file=tokenizer.tgt_vocab_file,
-        tgt_vocab_file=tokenizer.src_vocab_file,
-        merges_file=tokenizer.merges_file,
-        do_lower_case=tokenizer.do_lower_case,
-    )
 
 
 def decoder_prefix(network: Any, generation: dict[str, int]) -> tuple[int, ...]:
@@ -313,7 +232,7 @@ def decoder_prefix(network: Any, generation: dict[str, int]) -> tuple[int, ...]:
 
 
 def fingerprint(network: Any, tokenizer: Any) -> str:
-    """A name for exactly these weights and this vocabulary, wherever they were loaded from."""
+    """A hash of weights and vocabulary, independent of where they were loaded from."""
     digest = hashlib.sha256()
     for name, weight in sorted(network.named_parameters()):
         values = weight.detach().float().cpu().contiguous().numpy()
@@ -325,7 +244,7 @@ def fingerprint(network: Any, tokenizer: Any) -> str:
 
 
 def vocabularies(tokenizer: Any) -> list[dict[str, int]]:
-    """What the tokenizer knows, and where a target has a vocabulary of its own, that too."""
+    """The tokenizer's vocabulary, and the target's if it has its own."""
     known = tokenizer.get_vocab()
     target = getattr(tokenizer, "decoder", None)  # token number to token, where the tokenizer is FSMT's or Marian's
     if not isinstance(target, dict) or all(known.get(token) == number for number, token in target.items()):

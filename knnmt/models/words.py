@@ -9,19 +9,10 @@ from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 
 from knnmt.models.translation_model import TranslationModel
+from knnmt.text.scripts import is_spaceless
 
 SPACE = "␣"
-# First and last characters of scripts that put no spaces between words; there, a token stands for a word.
-SPACELESS = (
-    ("\u0e00", "\u0eff"),  # Thai, Lao
-    ("\u1000", "\u109f"),  # Burmese
-    ("\u1780", "\u17ff"),  # Khmer
-    ("\u3000", "\u30ff"),  # Chinese and Japanese punctuation, kana
-    ("\u3400", "\u9fff"),  # Chinese characters
-    ("\uf900", "\ufaff"),
-    ("\uff00", "\uffef"),  # full-width forms
-    ("\U00020000", "\U0003ffff"),
-)
+PIECE_SPACE = "▁"  # how SentencePiece writes a space
 
 
 def written(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int]:
@@ -29,6 +20,23 @@ def written(model: TranslationModel, tokens: Sequence[int], text: str) -> list[i
 
     Text that normalisation changed before it became tokens is matched with what they decode to.
     """
+    return written_by_pieces(model, tokens, text) or written_by_decoding(model, tokens, text)
+
+
+def written_by_pieces(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int] | None:
+    """The same at once, where the vocabulary's own pieces make up the text; None where they do not."""
+    special = set(model.tokenizer.all_special_ids)
+    pieces = ["" if token in special else model.token_text(token).replace(PIECE_SPACE, " ") for token in tokens]
+    whole = "".join(pieces)
+    if whole.strip() != text:
+        return None
+    before = len(whole) - len(whole.lstrip())
+    ends = accumulate((len(piece) for piece in pieces), initial=0)
+    return [len(text[: max(0, end - before)].rstrip()) for end in ends]  # as decoding does, without a space at the end
+
+
+def written_by_decoding(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int]:
+    """The same for any vocabulary, by decoding every prefix of the tokens."""
     decoded = model.decode(tokens)
     place = places(decoded, text)
     ends = [common(model.decode(tokens[:length]), decoded) for length in range(len(tokens) + 1)]
@@ -81,10 +89,6 @@ def words_of(text: str, ends: Sequence[int]) -> list[list[int]]:
 def is_boundary(text: str, start: int) -> bool:
     """Whether a token that starts there starts a word."""
     return start == 0 or text[start - 1].isspace() or is_spaceless(text[start - 1]) or is_spaceless(text[start])
-
-
-def is_spaceless(character: str) -> bool:
-    return any(first <= character <= last for first, last in SPACELESS)
 
 
 def word_spans(text: str, words: Sequence[Sequence[int]], ends: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,9 +1,10 @@
-"""Finding the nearest of the centroids that clusters of keys have: the first thing that a search does.
+"""Finds the nearest centroids: the first step of a search over clusters.
 
-Few are all compared with. Of many, FAISS scans codes of 4 bits, which is several times as fast, and compares the best
-of those as they are.
+A few centroids are all compared. For many, FAISS scans 4-bit codes, which is several times as fast, and rescores the
+best of them.
 """
 
+import logging
 from functools import cached_property
 from typing import Any, cast
 
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from knnmt.packing import PackedWeights, can_be_packed
 from knnmt.search.exact import Keys, distances_less_norms, norms_of, smallest
 from knnmt.search.library import faiss
+from knnmt.switches import left_out
+
+log = logging.getLogger(__name__)
 
 MANY = 4096  # centroids, from which on they have codes
 NUMBERS_A_CODE = 4  # of a centroid
@@ -36,10 +40,13 @@ class Centroids:
     def __init__(self, centroids: Keys, held: Any = None) -> None:
         self.all = torch.from_numpy(centroids)
         self.coded: Any = None
-        if len(centroids) >= MANY and pieces_of(centroids.shape[1]) >= FEWEST_CODES:
+        objection = objection_to_codes(centroids)
+        if objection is None:
             self.coded = with_codes(centroids, held)
-            if not self.codes_suffice():
-                self.coded = None
+            objection = None if self.codes_suffice() else "codes tell too few of them apart"
+        if objection:
+            self.coded = None
+            log.debug("centroids: not taken: %s", objection)
 
     def nearest(self, queries: Keys, n: int) -> Found:
         """The n nearest of each query."""
@@ -55,14 +62,14 @@ class Centroids:
         return np.concatenate([self.nearest(keys[first : first + rows], 1)[1][:, 0] for first in starts])
 
     def compared(self, queries: Keys, n: int) -> Found:
-        """The n nearest of each query, by looking at every centroid."""
+        """The n nearest of each query, by comparing all centroids."""
         asked = torch.from_numpy(queries)
         product = self.packed.product(asked) if self.packed else distances_less_norms(asked, self.all, self.norms)
         near, numbers = smallest(product, n)
         return (near + norms_of(asked)[:, None]).clamp_min(0.0).numpy(), numbers.contiguous().numpy()
 
     def codes_suffice(self) -> bool:
-        """Where a few dimensions outweigh all others, codes tell too little apart: look at every centroid then."""
+        """Whether codes find the nearest centroids. They fail if a few dimensions dominate."""
         random = np.random.default_rng(0)
         spread = self.all.std(dim=0).numpy()
         some = self.all.numpy()[random.choice(len(self.all), TRIED, replace=False)]
@@ -77,6 +84,16 @@ class Centroids:
     @cached_property
     def packed(self) -> PackedWeights | None:
         return PackedWeights(-2 * self.all, self.norms) if can_be_packed(self.all) else None
+
+
+def objection_to_codes(centroids: Keys) -> str | None:
+    """Why all centroids are compared instead of their codes."""
+    objections = {
+        "KNNMT_PLAIN": left_out("centroids"),
+        f"fewer than {MANY:,} clusters": len(centroids) < MANY,
+        "keys of few dimensions": pieces_of(centroids.shape[1]) < FEWEST_CODES,
+    }
+    return next((why for why, holds in objections.items() if holds), None)
 
 
 def pieces_of(dimension: int) -> int:

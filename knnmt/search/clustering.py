@@ -26,7 +26,7 @@ def cluster(keys: Keys, clusters: int, random: np.random.Generator) -> Keys:
 
 
 def shared_out(total: int, sizes: list[int]) -> list[int]:
-    """Whole shares of a total as near as can be to the sizes: of each at least one, and at most as many as it has."""
+    """Split a total into integers proportional to sizes: at least 1 and at most the size each."""
     bounds = np.round(np.cumsum([0, *sizes]) * (total / sum(sizes))).astype(int)
     shares = np.maximum(1, np.diff(bounds))
     while shares.sum() > total:
@@ -47,7 +47,7 @@ def k_means(keys: Keys, clusters: int, random: np.random.Generator) -> Keys:
 
 
 def split_largest(centroids: torch.Tensor, sizes: torch.Tensor, random: np.random.Generator) -> torch.Tensor:
-    """A cluster that nobody belongs to is put beside one of the largest, which it then shares."""
+    """Move empty clusters next to the largest ones."""
     empty = torch.nonzero(sizes == 0)[:, 0]
     if len(empty):
         largest = sizes.topk(len(empty)).indices

@@ -1,43 +1,86 @@
-"""Searching the clusters of an index: which ones is found by `Centroids`, what is in them by FAISS.
+"""Searches the clusters of an index: `Centroids` finds the clusters, FAISS scans them.
 
 Of all that a search does, comparing queries with centroids is the largest part, and FAISS's own way is the slowest.
 Where the centroids have a graph, FAISS compares with so few of them that it does all of it.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.search.index import Keys, found_among, plain_clusters
 from knnmt.search.library import faiss
+from knnmt.search.mapped_lists import letting_go, list_bytes
+from knnmt.search.ties import Rows
+
+Found = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+class Assigned(NamedTuple):
+    """The clusters nearest to each query, [queries, nprobe], with their squared distances."""
+
+    distances: NDArray[np.float32]
+    clusters: NDArray[np.int64]
+    transformed: Keys | None = None  # the queries as the index compares them; None: as they are
+
+    def of(self, rows: Rows) -> "Assigned":
+        """Those of some queries."""
+        transformed = None if self.transformed is None else np.ascontiguousarray(self.transformed[rows])
+        return Assigned(
+            np.ascontiguousarray(self.distances[rows]), np.ascontiguousarray(self.clusters[rows]), transformed
+        )
 
 
 class Probing:
     """An IVF index whose centroids are kept as they are, perhaps with a transformation of the keys before it."""
 
-    def __init__(self, index: Any) -> None:
+    def __init__(self, index: Any, *, assigns: bool = True) -> None:
         self.index = inner_index(index)
         chain: Any = index.chain if isinstance(index, faiss.IndexPreTransform) else None
         self.transforms = [] if chain is None else [chain.at(place) for place in range(chain.size())]
         self.outer = index  # owns both
-        self.centroids = found_among(plain_clusters(self.index))
+        self.centroids = found_among(plain_clusters(self.index)) if assigns else None
+        self.note = letting_go(self.index)
+        self.bytes = list_bytes(self.index) if self.note else None
 
-    def search(self, queries: Keys, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(self, queries: Keys, k: int) -> Found:
         """Squared distances and entries, both [queries, k]; −1 where fewer were found."""
+        return self.within(self.assign(queries)).search(queries, k)
+
+    def assign(self, queries: Keys) -> Assigned:
+        """The clusters in which each query is looked for."""
+        if self.centroids is None:
+            raise ValueError("who searches a cut of an index is told the clusters")
         asked = queries
-        for transform in self.transforms:
+        for transform in self.transforms:  # once for all queries of a batch: a part of it may be rounded otherwise
             asked = transform.apply(asked)
-        distances, clusters = self.centroids.nearest(asked, self.index.nprobe)
-        found: tuple[NDArray[np.float32], NDArray[np.int64]] = self.index.search_preassigned(
-            asked, k, clusters, distances
-        )
+        found = self.centroids.nearest(asked, self.index.nprobe)
+        return Assigned(*found, asked if self.transforms else None)
+
+    def within(self, assigned: Assigned) -> "Within":
+        """What searches these clusters."""
+        return Within(self, assigned)
+
+
+class Within(NamedTuple):
+    """An index and the clusters of some queries."""
+
+    probing: Probing
+    assigned: Assigned
+
+    def search(self, queries: Keys, k: int) -> Found:
+        distances, clusters, transformed = self.assigned
+        asked = queries if transformed is None else transformed
+        found: Found = self.probing.index.search_preassigned(asked, k, clusters, distances)
+        if self.probing.note and self.probing.bytes is not None:
+            self.probing.note(int(self.probing.bytes[np.unique(clusters)].sum()))
         return found
 
 
-def probing(index: Any) -> Probing | None:
-    """A quicker way to search this index, if there is one."""
-    return Probing(index) if isinstance(plain_clusters(inner_index(index)), faiss.IndexFlat) else None
+def probing(index: Any, *, assigns: bool = True) -> Probing | None:
+    """A quicker way to search this index, if there is one; with `assigns`, it finds the clusters of queries itself."""
+    return Probing(index, assigns=assigns) if isinstance(plain_clusters(inner_index(index)), faiss.IndexFlat) else None
 
 
 def inner_index(index: Any) -> Any:

@@ -4,3 +4,8 @@
 def trained_name(name: str) -> str:
     """The file beside an index that holds only what the index learned."""
     return name.replace(".faiss", ".trained.faiss", 1)
+
+
+def lists_name(name: str) -> str:
+    """The file beside an index that holds its codes and ids, cluster by cluster."""
+    return name.replace(".faiss", ".lists", 1)

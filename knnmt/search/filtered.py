@@ -1,19 +1,27 @@
-"""Searching an index for allowed entries only: the others are not candidates, not merely dropped afterwards."""
+"""Searches an index among allowed entries only. Others are excluded during the search, not afterwards."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knnmt.search.allowed import Allowed
 from knnmt.search.index import Keys
 from knnmt.search.library import faiss
 
 engine: Any = faiss  # its type hints lack the keywords used here
 
 
-def search_allowed(index: Any, queries: Keys, k: int, allowed: NDArray[np.bool_]) -> tuple[Keys, NDArray[np.int64]]:
-    """The k nearest among the allowed entries [entries]; −1 where fewer were found."""
-    selector = engine.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
+MANY = 0.05  # of all entries; if no more are gone, it is quicker to drop them from what was found
+
+
+def search_allowed(
+    index: Any, queries: Keys, k: int, allowed: Allowed, searcher: Any = None
+) -> tuple[Keys, NDArray[np.int64]]:
+    """The k nearest among the allowed entries; −1 where fewer were found. `searcher` is a quicker way to search all."""
+    if allowed.bits is None and len(allowed.gone) <= MANY * allowed.entries:
+        return search_wider(searcher or index, queries, k, allowed)
+    selector = engine.IDSelectorBitmap(allowed.packed())
     try:
         distances, entries = index.search(queries, k, params=parameters_with(index, selector))
         return only_allowed(distances, entries, allowed, k)
@@ -33,22 +41,22 @@ def parameters_with(index: Any, selector: Any) -> Any:
     return engine.SearchParameters(sel=selector)
 
 
-def search_wider(index: Any, queries: Keys, k: int, allowed: NDArray[np.bool_]) -> tuple[Keys, NDArray[np.int64]]:
-    """Ask for more and more, until every query has its k allowed ones or there are no more."""
-    most = k
+def search_wider(index: Any, queries: Keys, k: int, allowed: Allowed) -> tuple[Keys, NDArray[np.int64]]:
+    """Search for more and more candidates until every query has k allowed ones or all were seen."""
+    most = min(k + min(k, len(allowed.gone)) if allowed.bits is None else 4 * k, allowed.entries)
     while True:
-        most = min(4 * most, index.ntotal)
         all_distances, all_entries = index.search(queries, most)
         distances, entries = only_allowed(all_distances, all_entries, allowed, k)
-        if most == index.ntotal or (entries >= 0).all():
+        if most == allowed.entries or (entries >= 0).all() or (all_entries < 0).any(axis=1).all():
             return distances, entries
+        most = min(4 * most, allowed.entries)
 
 
 def only_allowed(
-    distances: Keys, entries: NDArray[np.int64], allowed: NDArray[np.bool_], k: int
+    distances: Keys, entries: NDArray[np.int64], allowed: Allowed, k: int
 ) -> tuple[Keys, NDArray[np.int64]]:
     """The first k of each row that are allowed, whatever the index thought of it."""
-    fine = (entries >= 0) & allowed[np.maximum(entries, 0)]
+    fine = (entries >= 0) & allowed.holds(np.clip(entries, 0, allowed.entries - 1))
     order = np.argsort(~fine, axis=1, kind="stable")[:, :k]
     fine = np.take_along_axis(fine, order, 1)
     nearest = np.where(fine, np.take_along_axis(distances, order, 1), np.inf)

@@ -1,8 +1,10 @@
 """The FAISS index over all keys: chosen by size, trained on a random sample, searched from disk."""
 
+import hashlib
 import math
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +16,13 @@ from numpy.typing import NDArray
 
 from knnmt.arrays import Array, starts
 from knnmt.errors import SettingsError, StoreError
-from knnmt.files import flush_to_disk
+from knnmt.files import REMEDY, flush_to_disk, reading
 from knnmt.search.centroids import Centroids
 from knnmt.search.clustering import cluster
 from knnmt.search.exact import nearest, norms_of
-from knnmt.search.file_names import trained_name
+from knnmt.search.file_names import lists_name, trained_name
 from knnmt.search.library import faiss
+from knnmt.search.mapped_lists import MEMORY, ListWriter, attach_lists
 
 EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
 PAPER_CODE_BYTES = 64
@@ -32,10 +35,14 @@ TRAINING_KEYS_PER_CLUSTER = 40  # FAISS wants 39 at least and uses 256 at most
 QUERY_BY_QUERY = 11  # FAISS's number for scanning codes so: a tenth faster here than cluster by cluster
 CODE_TRAINING_KEYS = 16_384  # 16 centroids a piece of the key need no more
 BLOCK = 65_536  # keys in single precision at a time
+ID_BYTES = 8
+ONE_BIT_WIDER = 4  # times k are fetched by codes of one bit: too rough to choose the nearest k themselves
+QUERY_BITS = 8  # of a query's numbers when they are compared with codes of one bit
 RECALL_QUERIES = 128
 RECALL_K = 64
 
 Keys = NDArray[np.float32]
+Assign = Callable[[Keys], Iterator[NDArray[np.int64]]]  # centroids to the cluster of each key, in blocks of `BLOCK`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,11 @@ class BuiltIndex:
     factory: str
     nprobe: int | None
     recall: dict[str, float]
+    quantiser: str | None = None
 
 
-def automatic_factory(entries: int, dimension: int) -> str:
-    """Exact while that is quick; then IVF-PQ as in the paper, with clusters that grow with the store.
+def automatic_factory(entries: int, dimension: int, memory: int | None = None) -> str:
+    """Exact for small stores, then IVF-PQ as in the paper, with more clusters for larger stores.
 
     Its codes are as long as the paper's but twice as many and half as fine, which a processor reads 15 times as fast.
     """
@@ -54,11 +62,21 @@ def automatic_factory(entries: int, dimension: int) -> str:
         return "Flat"
     clusters = 2 ** int(math.log2(8 * math.sqrt(entries)))
     graph = f"_HNSW{LINKS}" if clusters >= GRAPH_FROM else ""
-    return f"IVF{clusters}{graph},PQ{code_pieces(dimension)}x4fs"
+    held = entries * (code_pieces(dimension) / 2 + ID_BYTES)  # in memory: such codes cannot be mapped
+    codes = f"PQ{code_pieces(dimension)}x4fs" if held <= (memory or half_of_memory()) else "RaBitQ"
+    return f"IVF{clusters}{graph},{codes}"
+
+
+def half_of_memory() -> int:
+    """Bytes, of this machine's memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return 4 << 30
 
 
 def automatic_nprobe(entries: int) -> int:
-    """How many clusters a search visits, unless it is told: in a large store the nearest are in fewer of them."""
+    """The default number of clusters to search. Large stores need fewer."""
     return next((nprobe for least, nprobe in reversed(FEWER_PROBED.items()) if entries >= least), NPROBE)
 
 
@@ -66,7 +84,7 @@ def was_automatic(factory: str, entries: int, dimension: int) -> bool:
     """Whether an index was chosen by size, perhaps by an earlier version with other numbers of clusters."""
     if factory == "Flat":
         return entries <= EXACT_ENTRIES
-    shape = re.fullmatch(rf"IVF(\d+)(_HNSW{LINKS})?,PQ{code_pieces(dimension)}x4fs", factory)
+    shape = re.fullmatch(rf"IVF(\d+)(_HNSW{LINKS})?,(PQ{code_pieces(dimension)}x4fs|RaBitQ)", factory)
     return shape is not None and int(shape[1]).bit_count() == 1
 
 
@@ -77,40 +95,117 @@ def code_pieces(dimension: int) -> int:
 
 
 def build_index(
-    keys: list[Array], file: Path, *, factory: str | None = None, seed: int = 0, on_entries: Callable[[int], None]
+    keys: list[Array],
+    file: Path,
+    *,
+    factory: str | None = None,
+    seed: int = 0,
+    on_entries: Callable[[int], None],
+    memory: int | None = None,
+    assign: "Assign | None" = None,
 ) -> BuiltIndex:
-    """Train on a random sample, add every part, measure recall, write. `keys` are the parts, [entries, dimension]."""
+    """Train on a random sample, add every part, measure recall, write. `keys` are the parts, [entries, dimension].
+
+    `memory` is how many bytes it may take.
+    """
     entries, dimension = sum(len(part) for part in keys), keys[0].shape[1]
     wanted = NPROBE if factory else automatic_nprobe(entries)
-    factory = factory or automatic_factory(entries, dimension)
+    factory = factory or automatic_factory(entries, dimension, memory)
     index = make_index(factory, dimension)
     random = np.random.default_rng(seed)
     if not index.is_trained:
-        train(index, keys, random, factory)
+        train(index, keys, random, factory, memory)
+    if has_lists(index):
+        set_nprobe(index, wanted)
+        recall = fill_lists(index, keys, file, random, on_entries, memory, assign)
+        return BuiltIndex(factory, set_nprobe(index, None), recall, quantiser_of(index))
     if isinstance(ivf_of(index), faiss.IndexIVFFastScan):  # unlike others, it can only be read with all its entries
         write_index(index, file.with_name(trained_name(file.name)))
-    index = filled(index, keys, on_entries)
+    index = filled(index, keys, on_entries, assign)
     nprobe = set_nprobe(index, wanted)
     write_index(index, file)
-    return BuiltIndex(factory, nprobe, measure_recall(index, keys, random))
+    return BuiltIndex(factory, nprobe, measure_recall(index, keys, random), quantiser_of(index))
 
 
 def extend_index(trained: Path, keys: list[Array], file: Path, *, nprobe: int | None) -> BuiltIndex:
     """An index of other keys that shares the clusters and codes of one that was trained; so many are searched."""
-    index = filled(without_entries(trained), keys)
+    index, random, name = without_entries(trained), np.random.default_rng(0), f"clusters of {trained.name}"
     set_graph_candidates(index)
     set_nprobe(index, nprobe)
+    if has_lists(index):
+        recall = fill_lists(index, keys, file, random)
+    else:
+        index = filled(index, keys)
+        set_graph_candidates(index)
+        set_nprobe(index, nprobe)
+        write_index(index, file)
+        recall = measure_recall(index, keys, random)
+    return BuiltIndex(name, set_nprobe(index, None), recall, quantiser_of(index))
+
+
+def has_lists(index: Any) -> bool:
+    """Whether its entries are in a file of their own, which is mapped."""
+    return isinstance(index, faiss.IndexIVFRaBitQ) and plain_clusters(index) is not None
+
+
+def fill_lists(
+    index: Any,
+    keys: list[Array],
+    file: Path,
+    random: np.random.Generator,
+    on_entries: Callable[[int], None] = lambda _: None,
+    memory: int | None = None,
+    assign: "Assign | None" = None,
+) -> dict[str, float]:
+    """Write a trained index and the lists of all keys; the recall is measured in the same pass over them."""
+    room = MEMORY if memory is None else max(1 << 20, memory // 4)
+    among = found_among(plain_clusters(index))
+    writer = ListWriter(index, file, memory=room)
+    queries = recall_queries(keys, random)
+    owners = map(among.owners, blocks(keys)) if assign is None else assign(among.all.numpy())
+
+    def passing() -> Iterator[torch.Tensor]:
+        for block, mine in zip(blocks(keys), owners, strict=True):
+            writer.add(block, mine)
+            on_entries(len(block))
+            yield torch.from_numpy(block)
+
+    k = min(RECALL_K, sum(map(len, keys)) - 1)
+    found = nearest(torch.from_numpy(queries), ((block, norms_of(block)) for block in passing()), k + 1)[0]
+    lists = writer.finish()
     write_index(index, file)
-    recall = measure_recall(index, keys, np.random.default_rng(0))
-    return BuiltIndex(f"clusters of {trained.name}", set_nprobe(index, None), recall)
+    attach_lists(index, index, lists)
+    return recall_of(index, keys, queries, found.numpy()[:, -1:], k)
+
+
+def quantiser_of(index: Any) -> str | None:
+    """The identity of what an index with clusters learned: centroids, codes, rotation."""
+    ivf = ivf_of(index)
+    if ivf is None:
+        return None
+    digest = hashlib.sha256(type(ivf).__name__.encode())
+    digest.update(centroids_of(faiss.downcast_index(ivf.quantizer)).data if plain_clusters(ivf) is not None else b"")
+    learned = [getattr(getattr(ivf, part, None), name, None) for part, name in (("pq", "centroids"), ("sq", "trained"))]
+    for vector in [*learned, *rotations_of(index)]:
+        if vector is not None:
+            digest.update(np.ascontiguousarray(faiss.vector_to_array(vector)).data)
+    return digest.hexdigest()[:16]
+
+
+def rotations_of(index: Any) -> list[Any]:
+    if not isinstance(index, faiss.IndexPreTransform):
+        return []
+    chain: Any = index.chain
+    transforms = [faiss.downcast_VectorTransform(chain.at(place)) for place in range(chain.size())]
+    return [getattr(transform, name, None) for transform in transforms for name in ("A", "b")]
 
 
 def without_entries(trained: Path) -> Any:
-    """What an index learned, without what it holds."""
+    """A copy of a trained index without its entries."""
     beside = trained.with_name(trained_name(trained.name))
     if beside.exists():
-        return faiss.read_index(str(beside))
-    index = faiss.read_index(str(trained), faiss.IO_FLAG_MMAP)
+        return read_trained(beside)
+    index = read_trained(trained, faiss.IO_FLAG_MMAP)
     ivf = ivf_of(index)
     if isinstance(ivf, faiss.IndexIVFFastScan):
         index.reset()
@@ -122,6 +217,22 @@ def without_entries(trained: Path) -> Any:
     return index
 
 
+def read_trained(file: Path, flags: int = 0) -> Any:
+    with reading(file):
+        return faiss.read_index(str(file), flags)
+
+
+def check_index(index: Any, file: Path, *, entries: int, dimension: int) -> None:
+    """Raise unless the index matches its keys: entries are looked up by its ids."""
+    if index.ntotal != entries:
+        raise StoreError(f"{file}: {index.ntotal:,} entries instead of {entries:,}; {REMEDY}")
+    if index.d != dimension:
+        raise StoreError(f"{file}: of keys of dimension {index.d:,} instead of {dimension:,}; {REMEDY}")
+    ivf = ivf_of(index)
+    if ivf is not None and (ivf.nlist != ivf.invlists.nlist or ivf.quantizer.ntotal != ivf.nlist):
+        raise StoreError(f"{file}: its clusters do not agree with each other; {REMEDY}")
+
+
 def can_be_extended(factory: str, dimension: int) -> bool:
     """Whether an index can lose its entries and keep what it learned; not so one that has keys beside its codes."""
     index = make_index(factory, dimension)
@@ -131,7 +242,7 @@ def can_be_extended(factory: str, dimension: int) -> bool:
 
 
 def fits_exact_search(entries: int, factory: str, dimension: int) -> bool:
-    """Whether looking at every key costs no more than finding the right clusters of such an index would."""
+    """Whether exact search is as cheap as searching this index."""
     ivf = ivf_of(make_index(factory, dimension))
     return entries <= (EXACT_ENTRIES if ivf is None else int(ivf.nlist))
 
@@ -152,7 +263,7 @@ def make_index(factory: str, dimension: int) -> Any:
     return index
 
 
-def train(index: Any, keys: list[Array], random: np.random.Generator, factory: str) -> None:
+def train(index: Any, keys: list[Array], random: np.random.Generator, factory: str, memory: int | None = None) -> None:
     """Fit clusters and codes to keys drawn evenly from the whole store."""
     entries = sum(len(part) for part in keys)
     clusters = ivf_of(index).nlist if ivf_of(index) else 256
@@ -161,7 +272,9 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
             f"--index {factory}: {clusters:,} clusters cannot be trained on {entries:,} entries; "
             "choose another and go on with --resume"
         )
-    chosen = random.choice(entries, min(entries, TRAINING_KEYS_PER_CLUSTER * max(clusters, 1024)), replace=False)
+    most = entries if memory is None else max(clusters, memory // 4 // (4 * keys[0].shape[1]))
+    wanted = min(entries, most, TRAINING_KEYS_PER_CLUSTER * max(clusters, 1024))
+    chosen = random.choice(entries, wanted, replace=False)
     try:
         sample = take(keys, np.sort(chosen))
         quantizer = plain_clusters(index)
@@ -196,13 +309,16 @@ def one_thread() -> Iterator[None]:
         faiss.omp_set_num_threads(before)
 
 
-def filled(index: Any, keys: list[Array], on_entries: Callable[[int], None] = lambda _: None) -> Any:
-    """The trained index with all keys in it."""
+def filled(
+    index: Any, keys: list[Array], on_entries: Callable[[int], None] = lambda _: None, assign: Assign | None = None
+) -> Any:
+    """The trained index with all keys in it; `assign`, if given, finds the clusters of the keys."""
     packed = isinstance(index, faiss.IndexIVFPQFastScan) and plain_clusters(index) is not None
     filling = unpacked(index) if packed else index
     among = clusters_of(filling)
-    for block in blocks(keys):
-        add_keys(filling, block, among)
+    owners = owners_of(blocks(keys), among) if assign is None or among is None else assign(among.all.numpy())
+    for block, mine in zip(blocks(keys), owners, strict=True):
+        add_keys(filling, block, mine)
         on_entries(len(block))
     if not packed:
         return filling
@@ -226,11 +342,15 @@ def clusters_of(index: Any) -> Centroids | None:
     return None if quantizer is None or isinstance(index, faiss.IndexIVFFastScan) else found_among(quantizer)
 
 
-def add_keys(index: Any, keys: Keys, among: Centroids | None) -> None:
-    if among is None:
+def owners_of(keys: Iterable[Keys], among: Centroids | None) -> Iterator[NDArray[np.int64] | None]:
+    """The cluster of each key, block by block; None where the index finds it itself."""
+    return (None if among is None else among.owners(block) for block in keys)
+
+
+def add_keys(index: Any, keys: Keys, owners: NDArray[np.int64] | None) -> None:
+    if owners is None:
         index.add(keys)
         return
-    owners = among.owners(keys)
     engine: Any = faiss
     index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))
 
@@ -269,7 +389,7 @@ def blocks(keys: list[Array]) -> Iterator[Keys]:
 
 
 def in_single_precision(keys: Array) -> Keys:
-    """By torch, which is many times as fast at it as numpy."""
+    """Convert to float32 with torch, which is many times as fast as numpy."""
     converted: Keys = torch.from_numpy(keys if keys.flags.writeable else np.array(keys)).float().numpy()
     return converted
 
@@ -310,13 +430,16 @@ def open_index(file: Path, nprobe: int | None) -> Any:
     """The index, memory-mapped: what is not searched is not read. `nprobe` is None for an index without clusters."""
     # Without FAISS's table of every cluster's codes: it takes memory, and searching is as fast without it.
     flags = faiss.IO_FLAG_MMAP_IFC if nprobe is None else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
-    try:
+    with reading(file):
         index = faiss.read_index(str(file), flags)
-    except RuntimeError as error:
-        raise StoreError(f"{file}: not a readable index; build the store again") from error
+    ivf = ivf_of(index)
+    lists = file.with_name(lists_name(file.name))
+    if has_lists(ivf) and lists.exists():
+        attach_lists(index, ivf, lists)
     set_nprobe(index, nprobe)
     set_graph_candidates(index)
-    ivf = ivf_of(index)
+    if isinstance(ivf, faiss.IndexIVFRaBitQ):
+        ivf.qb = QUERY_BITS
     if isinstance(ivf, faiss.IndexIVFFastScan):
         ivf.implem = QUERY_BY_QUERY
     return index
@@ -339,13 +462,29 @@ def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -
     k = min(RECALL_K, entries - 1)
     if k < 1 or keys_inside(index) is not None:  # an index that looks at every key finds them all
         return {"k": max(k, 1), "queries": 0, "recall": 1.0}
-    asked = np.sort(random.choice(entries, min(RECALL_QUERIES, entries), replace=False))
-    queries = take(keys, asked)
-    limits = exact_distances(queries, keys, k + 1)[:, -1:]
-    _, found = index.search(queries, k + 1)
-    distances = distances_to(queries, keys, found)
+    queries = recall_queries(keys, random)
+    return recall_of(index, keys, queries, exact_distances(queries, keys, k + 1)[:, -1:], k)
+
+
+def recall_queries(keys: list[Array], random: np.random.Generator) -> Keys:
+    entries = sum(len(part) for part in keys)
+    return take(keys, np.sort(random.choice(entries, min(RECALL_QUERIES, entries), replace=False)))
+
+
+def recall_of(index: Any, keys: list[Array], queries: Keys, limits: Keys, k: int) -> dict[str, float]:
+    """`limits` [queries, 1] is how far the last of the k nearest is from each query, itself not counted."""
+    if k < 1:
+        return {"k": 1, "queries": 0, "recall": 1.0}
+    wider = wider_of(index)
+    _, found = index.search(queries, min(wider * (k + 1), index.ntotal))
+    distances = np.sort(distances_to(queries, keys, found), axis=1)[:, : k + 1]
     hits = (distances <= limits * (1 + 1e-4) + 1e-4).sum(axis=1) - 1
-    return {"k": k, "queries": len(asked), "recall": round(float(np.clip(hits, 0, k).mean() / k), 4)}
+    return {"k": k, "queries": len(queries), "recall": round(float(np.clip(hits, 0, k).mean() / k), 4)}
+
+
+def wider_of(index: Any) -> int:
+    """How many times k are fetched by codes of one bit, of which the nearest k by their keys are kept; else once."""
+    return ONE_BIT_WIDER if isinstance(ivf_of(index), faiss.IndexIVFRaBitQ) else 1
 
 
 def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from knnmt.errors import CorpusError, SettingsError, StoreError
+from knnmt.layout.hashes import hash_of
+from knnmt.layout.parts import PartWriter, next_part
+from knnmt.layout.records import PartRecord, summed
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import progress_bar
 from knnmt.store.building import chunks, corpus_record, encode, fits, model_record, write_keys
-from knnmt.store.datastore import HASHES, Store, StoredSegment
+from knnmt.store.datastore import Store, StoredSegment
 from knnmt.store.index_files import grown, outgrown
-from knnmt.store.manifest import PartRecord
-from knnmt.store.parts import PartWriter, hash_of, next_part
-from knnmt.store.removing import write_removed
 from knnmt.store.versions import changing, commit
 from knnmt.text.corpus import Corpus, Segment, Skipped, read_segments, survey
 
@@ -108,7 +108,7 @@ def write_new_parts(
     number = next_part(store.path)
     with progress_bar("adding", total, show=settings.show_progress) as advance:
         for chunk in chunks(pairs, model, added.skipped, settings.part_entries):
-            writer = PartWriter(store.path, number + len(parts), chunk.segments, dimension=model.dimension)
+            writer = PartWriter(store.path, number + len(parts), chunk.segments, dimension=model.dimension, packed=True)
             write_keys(writer, model, settings.batch_tokens, advance)
             parts.append(writer.finish(consumed=0, skipped={}))
     return parts
@@ -125,23 +125,14 @@ def finish(store: Store, corpora: Sequence[Corpus], parts: list[PartRecord], out
     added.segments, added.entries = sum(part.segments for part in parts), sum(part.entries for part in parts)
     added.replaced += len(outdated)
     names = [record for record in map(corpus_record, corpora) if record not in manifest.corpora]
-    all_parts, indexes = grown(store, parts) if parts else (manifest.parts, manifest.indexes)
     added.store = commit(
         store,
         f"added {added.segments:,} segment{'' if added.segments == 1 else 's'}",
-        parts=all_parts,
-        indexes=indexes,
-        entries=manifest.entries + added.entries,
-        segments=manifest.segments + added.segments,
         corpora=[*manifest.corpora, *names],
         skipped=summed(manifest.skipped, added.skipped.counts),
-        removed=write_removed(store, outdated) if outdated else manifest.removed,
+        **grown(store, parts, outdated),
     )
     added.compact_suggested = outgrown(added.store)
-
-
-def summed(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
-    return {reason: left.get(reason, 0) + right.get(reason, 0) for reason in {**left, **right}}
 
 
 class Newcomers:
@@ -188,10 +179,10 @@ class Newcomers:
         hashes = np.array([hash_of(segment.source) for segment in segments], np.uint64)
         sources = {segment.source for segment in segments}
         known: dict[str, list[StoredSegment]] = defaultdict(list)
-        for column, first in zip(self.store.columns(HASHES), self.store.first_segments, strict=True):
-            rows = np.flatnonzero(np.isin(column[:, 0], hashes)) + first
-            for pair in self.store.segments_at(np.setdiff1d(rows, self.store.removed)):
-                if pair.source in sources:
+        for part, first in enumerate(self.store.first_segments):
+            rows = self.store.part_files.rows_with(part, hashes) + first
+            for pair in self.store.segments_at(rows):
+                if pair.source in sources and pair.segment not in self.store.removed:
                     known[pair.source].append(pair)
         return known
 

@@ -6,32 +6,36 @@ and ends with the same store as one that was not.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from knnmt.engine.keys import lock_of, teacher_forced_keys
+from knnmt.engine.keys import teacher_forced_keys
 from knnmt.engine.packed import packed_layers
+from knnmt.engine.runtime import lock_of
 from knnmt.errors import CorpusError, SettingsError, StoreError
 from knnmt.files import sha256_of, write_json
+from knnmt.layout.manifest import BUILDING, MANIFEST, Manifest
+from knnmt.layout.parts import EncodedSegment, PartWriter, finished_parts, now
+from knnmt.layout.records import IndexRecord, ModelRecord, PartRecord
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import Advance, progress_bar
 from knnmt.release import __version__
-from knnmt.search.index import make_index
+from knnmt.search.index import Assign, make_index
 from knnmt.store.datastore import Store
 from knnmt.store.downsampling import Downsampling
 from knnmt.store.index_files import write_index
-from knnmt.store.manifest import BUILDING, MANIFEST, IndexRecord, Manifest, ModelRecord, PartRecord
-from knnmt.store.parts import EncodedSegment, PartWriter, finished_parts, now
 from knnmt.store.versions import LOCK, locked, write_version
 from knnmt.text.corpus import Corpus, Segment, Skipped, read_segments, survey
 
 SEGMENTS_ENCODED_AT_ONCE = 512
+SCRATCH = ".cluster"  # what many machines have made of a store that is being built, until it has its place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,7 @@ class BuildSettings:
     limit: int | None = None  # segments at most
     cap: int | None = None  # entries of one target token at most; None: all
     batch_tokens: int = 4096  # padded tokens a forward pass
+    memory: int | None = None  # bytes that indexing may take; None: half of the machine's memory decides
     part_entries: int = 131_072  # entries a part: what a kill can cost
     resume: bool = False
     show_progress: bool = False
@@ -54,11 +59,53 @@ class BuildSettings:
             raise SettingsError(f"part_entries {self.part_entries}: must be at least 1")
 
 
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a part is made of."""
+
+    number: int
+    segments: list[EncodedSegment]
+    consumed: int  # segments of the corpus read up to its end, those left out too
+    skipped: dict[str, int]  # and how many of them were left out, by reason
+    read: int  # segments read for this one alone
+
+
+class Workers(Protocol):
+    """Who does the work of a build: this process, or many machines."""
+
+    def make_parts(
+        self, path: Path, model: TranslationModel, slices: Iterator[Slice], batch_tokens: int, advance: Advance
+    ) -> Iterator[PartRecord]:
+        """The parts of some slices, in their order; each is in the store's folder when it comes."""
+
+    def assigning(self, path: Path, parts: list[PartRecord]) -> Assign | None:
+        """What finds the clusters of the parts' keys; None: the index does it itself."""
+
+
+class ThisProcess:
+    """One slice after another, here."""
+
+    def make_parts(
+        self, path: Path, model: TranslationModel, slices: Iterator[Slice], batch_tokens: int, advance: Advance
+    ) -> Iterator[PartRecord]:
+        for one in slices:
+            advance(one.read - len(one.segments), 0)
+            yield make_part(path, model, one, batch_tokens, advance)
+
+    def assigning(self, path: Path, parts: list[PartRecord]) -> Assign | None:  # noqa: ARG002
+        return None
+
+
 def build_store(
-    path: str | Path, model: TranslationModel, corpora: Sequence[Corpus], settings: BuildSettings | None = None
+    path: str | Path,
+    model: TranslationModel,
+    corpora: Sequence[Corpus],
+    settings: BuildSettings | None = None,
+    *,
+    workers: Workers | None = None,
 ) -> Store:
     """Make a datastore at `path` out of parallel text."""
-    settings = settings or BuildSettings()
+    settings, workers = settings or BuildSettings(), workers or ThisProcess()
     path = Path(path)
     check_place(path, settings.resume)
     if settings.index is not None:
@@ -70,16 +117,31 @@ def build_store(
         check_place(path, settings.resume)  # again: another build may have begun, and died, since
         begin(path, plan, settings.resume)
         if not (path / MANIFEST).is_file():
-            finish(path, model, corpora, total, settings)
+            finish(path, model, corpora, total, settings, workers)
+        shutil.rmtree(path / SCRATCH, ignore_errors=True)
         (path / BUILDING).unlink()  # the last step: a build killed just before has nothing else left to do
         return Store.open(path)
 
 
-def finish(path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings) -> None:
+def finish(
+    path: Path,
+    model: TranslationModel,
+    corpora: Sequence[Corpus],
+    total: int,
+    settings: BuildSettings,
+    workers: Workers,
+) -> None:
     """Write what is not there yet: parts, index, manifest."""
     downsampling = count_tokens(path, model, corpora, total, settings)
-    parts, skipped = write_parts(path, model, corpora, total, settings, downsampling)
-    index = write_index(path, parts, factory=settings.index, show_progress=settings.show_progress)
+    parts, skipped = write_parts(path, model, corpora, total, settings, workers, downsampling)
+    index = write_index(
+        path,
+        parts,
+        factory=settings.index,
+        memory=settings.memory,
+        show_progress=settings.show_progress,
+        assign=workers.assigning(path, parts),
+    )
     records = [corpus_record(corpus) for corpus in corpora]
     thinned = downsampling.to_json() if downsampling else None
     write_manifest(path, model, records, parts, index, skipped.counts, thinned)
@@ -213,6 +275,7 @@ def write_parts(
     corpora: Sequence[Corpus],
     total: int,
     settings: BuildSettings,
+    workers: Workers,
     downsampling: Downsampling | None = None,
 ) -> tuple[list[PartRecord], Skipped]:
     """Write the parts that are not there yet."""
@@ -220,19 +283,35 @@ def write_parts(
     consumed = parts[-1].consumed if parts else 0
     empty, overlong = Skipped(), Skipped(dict(parts[-1].skipped) if parts else {})
     segments = islice(read_segments(corpora, empty), consumed, settings.limit)
+    thin = downsampling.thin if downsampling else list
+    cut = slices(chunks(segments, model, overlong, settings.part_entries), len(parts), consumed, overlong, thin)
     with progress_bar("building", total, done=consumed, show=settings.show_progress) as advance:
-        for chunk in chunks(segments, model, overlong, settings.part_entries):
-            consumed += chunk.consumed
-            advance(chunk.consumed - len(chunk.segments), 0)
-            kept = downsampling.thin(chunk.segments) if downsampling else chunk.segments
-            writer = PartWriter(path, len(parts), kept, dimension=model.dimension)
-            write_keys(writer, model, settings.batch_tokens, advance)
-            parts.append(writer.finish(consumed=consumed, skipped=dict(overlong.counts)))
+        parts += workers.make_parts(path, model, cut, settings.batch_tokens, advance)
     if not parts:
         (path / BUILDING).unlink()  # nothing was made, so nothing stands in the way of a better call
         names = ", ".join(str(file) for corpus in corpora for file in corpus.paths)
         raise CorpusError(f"{names}: no pair is short enough for the model ({overlong})")
     return parts, Skipped(empty.counts | overlong.counts)
+
+
+def slices(
+    cut: "Iterator[Chunk]",
+    first: int,
+    consumed: int,
+    overlong: Skipped,
+    thin: Callable[[list[EncodedSegment]], list[EncodedSegment]],
+) -> Iterator[Slice]:
+    """What the next parts are made of; `first` is the number of the first one."""
+    for number, chunk in enumerate(cut, start=first):
+        consumed += chunk.consumed
+        yield Slice(number, thin(chunk.segments), consumed, dict(overlong.counts), chunk.consumed)
+
+
+def make_part(path: Path, model: TranslationModel, one: Slice, batch_tokens: int, advance: Advance) -> PartRecord:
+    """Run the model over a slice and write its part."""
+    writer = PartWriter(path, one.number, one.segments, dimension=model.dimension)
+    write_keys(writer, model, batch_tokens, advance)
+    return writer.finish(consumed=one.consumed, skipped=one.skipped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from knnmt.errors import SettingsError, StoreError
 from knnmt.files import flush_to_disk, write_json
+from knnmt.layout.bitmaps import as_array
+from knnmt.layout.manifest import PARTS, read_manifest
+from knnmt.layout.parts import PART_RECORD, EncodedSegment, PartWriter, next_part
+from knnmt.layout.records import MixingRecord, PartRecord, as_json
 from knnmt.search.index import ivf_of, make_index, was_automatic
 from knnmt.store.datastore import Store, runs_of
 from knnmt.store.downsampling import Downsampling, record_for
-from knnmt.store.filters import allowed_entries
 from knnmt.store.index_files import write_index
-from knnmt.store.manifest import PARTS, PartRecord
-from knnmt.store.parts import PART_RECORD, EncodedSegment, PartWriter, next_part
+from knnmt.store.settling import joining
 from knnmt.store.versions import changing, commit
 from knnmt.text.corpus import Segment
 
@@ -53,6 +55,7 @@ def compact_store(
     drop_keys: bool = False,
     cap: int | None = None,
     part_entries: int = PART_ENTRIES,
+    memory: int | None = None,
     show_progress: bool = False,
 ) -> Store:
     """Rewrite the parts, train one index over all of them, and forget every earlier version.
@@ -63,16 +66,16 @@ def compact_store(
     """
     if cap is not None and cap < 1:
         raise SettingsError(f"--cap {cap}: must be at least 1")
-    with changing(Path(path)) as store:
+    if index is not None:  # before any lock, so that a wrong call leaves nothing behind
+        make_index(index, read_manifest(Path(path)).model.dimension)
+    with joining(Path(path)), changing(Path(path)) as store:
         check_rewritable(store)
-        if index is not None:
-            make_index(index, store.manifest.model.dimension)
         downsampling = count_live(store, cap) if cap else None
         parts = rewrite_parts(store, part_entries, downsampling)
         entries, corpora = sum(part.entries for part in parts), corpora_left(store)
         name = f"index-{store.manifest.version + 1:06d}.faiss"
         factory = index or factory_for(store)
-        record = write_index(store.path, parts, name=name, factory=factory, show_progress=show_progress)
+        record = write_index(store.path, parts, name=name, factory=factory, memory=memory, show_progress=show_progress)
         return commit(
             store,
             "compacted" + (", keys dropped" if drop_keys else ""),
@@ -84,7 +87,17 @@ def compact_store(
             oldest=store.manifest.version + 1,  # what was removed must not come back
             corpora=corpora,
             downsampling=thinning(store, downsampling, corpora),
+            mixing=mixing_after(store),
         )
+
+
+def mixing_after(store: Store) -> MixingRecord | None:
+    """The store's mixing; segments that left no longer count as covered."""
+    before = store.manifest.mixing
+    if before is None:
+        return None
+    left = before.covered - store.removed.range_cardinality(0, before.covered)
+    return replace(before, covered=left)
 
 
 def check_rewritable(store: Store) -> None:
@@ -111,8 +124,8 @@ def factory_for(store: Store) -> str | None:
 
 def count_live(store: Store, cap: int) -> Downsampling:
     """How often each token stands in the entries that have not been removed."""
-    allowed = allowed_entries(store)
-    tokens, counts = np.unique(store.values if allowed is None else store.values[allowed], return_counts=True)
+    values = np.delete(store.values, store.entries_of(as_array(store.removed)))
+    tokens, counts = np.unique(values, return_counts=True)
     return Downsampling(cap, Counter(dict(zip(tokens.tolist(), counts.tolist(), strict=True))))
 
 
@@ -142,11 +155,11 @@ def rewrite_parts(store: Store, part_entries: int, downsampling: Downsampling | 
 
 def kept_segments(store: Store) -> Iterator[Kept]:
     """The live segments in order, with the tokens and keys that they have in the store."""
-    gone = set(store.removed.tolist())
+    gone = store.removed
     for part, record in enumerate(store.manifest.parts):
         first = int(store.first_segments[part])
         keys, values, positions, owners = (
-            store.columns(name)[part] for name in ("keys", "values", "positions", "segments")
+            store.column(name, part) for name in ("keys", "values", "positions", "segments")
         )
         runs = runs_of(owners, np.arange(record.segments))
         for pair, run in zip(store.segments_at(np.arange(first, first + record.segments)), runs, strict=True):
@@ -167,7 +180,7 @@ def without_keys(path: Path, part: PartRecord) -> PartRecord:
     """A part that no version names yet loses its keys."""
     folder = path / PARTS / part.name
     slim = replace(part, files={name: file for name, file in part.files.items() if name != "keys.npy"})
-    write_json(folder / PART_RECORD, asdict(slim))
+    write_json(folder / PART_RECORD, as_json(slim))
     (folder / "keys.npy").unlink()
     flush_to_disk(folder)
     return slim

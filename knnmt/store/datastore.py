@@ -11,36 +11,27 @@ Entries and segments are numbered through all parts, in the order of the corpus.
 """
 
 import hashlib
-import mmap
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from knnmt.arrays import Array, starts
 from knnmt.errors import StoreError
-from knnmt.store.manifest import PARTS as PARTS  # these with `as`: modules that look for them here find them
-from knnmt.store.manifest import FileRecord as FileRecord
-from knnmt.store.manifest import IndexRecord as IndexRecord
-from knnmt.store.manifest import Manifest, files_of
-from knnmt.store.manifest import ModelRecord as ModelRecord
-from knnmt.store.manifest import PartRecord as PartRecord
-from knnmt.store.manifest import read_manifest as read_manifest
-from knnmt.store.rows import RowReader
+from knnmt.files import REMEDY, reading
+from knnmt.layout.bitmaps import read_bitmap
+from knnmt.layout.manifest import PARTS, Manifest, files_of, read_manifest
+from knnmt.layout.older_formats import filled
+from knnmt.layout.part_files import PartFiles, check_file
+from knnmt.layout.records import FileRecord, IndexRecord, PartRecord
 
 INDEX = "index.faiss"
-HASHES = "hashes"
-COLUMNS = {"keys": np.float16, "values": np.int32, "segments": np.uint32, "positions": np.uint16}
-FILES_OPEN_A_PART = 7
-FILES_OPEN_OTHERWISE = 512
-LARGE = 64 << 20  # bytes of a column
-PARTS_IN_MEMORY = 64  # tables of sentence pairs that a reader keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +53,37 @@ class Store:
 
     path: Path
     manifest: Manifest
-    _columns: dict[str, list[Array]] = field(default_factory=dict, repr=False, compare=False)
-    _files: dict[tuple[str, int], BinaryIO] = field(default_factory=dict, repr=False, compare=False)
-    _readers: dict[str, RowReader | None] = field(default_factory=dict, repr=False, compare=False)
-    _pairs: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
-    _tables: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str | Path) -> "Store":
-        """Open a store; files that are missing or have another size than recorded are an error here, not later."""
+        """Open a store and hold its files, so that it can be read whatever becomes of the folder.
+
+        A file that is missing, or has another size or beginning than recorded, is an error here, not later.
+        """
         store = cls(Path(path), read_manifest(Path(path)))
         try:
-            store.check_files()
+            store.hold()
         except StoreError:
             if read_manifest(store.path) == store.manifest:
                 raise
             return cls.open(path)  # it was changed in this very moment
         return store
 
-    def check_files(self) -> None:
-        for file, record in self.files().items():
-            if not file.is_file():
-                raise StoreError(f"{file}: missing; restore it from a copy or build the store again")
-            if file.stat().st_size != record.bytes:
-                raise StoreError(
-                    f"{file}: has {file.stat().st_size:,} bytes instead of {record.bytes:,}; "
-                    "restore it from a copy or build the store again"
-                )
+    def hold(self) -> None:
+        """Open every file now: a later change may take it out of the folder, but not from a reader that has it open."""
+        self.part_files.hold()
+        for index in self.manifest.indexes:
+            for name, record in index.files().items():
+                check_file(self.path / name, record)
+        for name, record in (self.manifest.mixing.files if self.manifest.mixing else {}).items():
+            check_file(self.path / name, record)
+        if self.manifest.removed and self.manifest.removed.name and self.manifest.removed.file:
+            check_file(self.path / self.manifest.removed.name, self.manifest.removed.file)
+        _ = self.removed
+
+    @cached_property
+    def part_files(self) -> PartFiles:
+        return PartFiles(self.path / PARTS, self.manifest.parts, self.manifest.model.dimension)
 
     def files(self) -> dict[Path, FileRecord]:
         """Every file that the manifest names."""
@@ -133,40 +128,29 @@ class Store:
         return starts([part.segments for part in self.manifest.parts])
 
     @cached_property
-    def values(self) -> NDArray[np.int32]:
-        """All tokens [entries]: four bytes an entry, held in memory because every step reads thousands of them."""
-        tokens = np.concatenate([np.asarray(column) for column in self.columns("values")])
-        give_back_pages(self.columns("values"))
-        return tokens
-
-    @cached_property
-    def removed(self) -> NDArray[np.int64]:
-        """The numbers of removed segments, ascending."""
-        if self.manifest.removed is None:
-            return np.empty(0, np.int64)
-        return read_array(self.path / self.manifest.removed.name).astype(np.int64)
-
-    def columns(self, name: str) -> list[Array]:
-        """One column of each part, memory-mapped."""
-        if name not in self._columns:
-            self._columns[name] = [map_column(self.part_folder(part), name) for part in self.manifest.parts]
-        return self._columns[name]
-
-    def hold(self) -> None:
-        """Open every file now: a later change may take it out of the folder, but not from a reader that has it open."""
-        allow_open_files(len(self.manifest.parts) * FILES_OPEN_A_PART)
-        for name in COLUMNS:
-            if name != "keys" or self.has_keys:
-                self.columns(name)
-        for part in range(len(self.manifest.parts)):
-            self.open_file("segments.parquet", part)
-            if self.has_keys:
-                self.open_file("keys.npy", part)
-        _ = self.removed
+    def removed(self) -> BitMap:
+        """The numbers of removed segments."""
+        record = self.manifest.removed
+        if record is None:
+            return BitMap()
+        return (read_bitmap(self.path / record.name) if record.name else BitMap()) | BitMap(record.recent)
 
     @cached_property
     def has_keys(self) -> bool:
         return all(part.has_keys for part in self.manifest.parts)
+
+    @property
+    def values(self) -> NDArray[np.int32]:
+        """All tokens [entries], in memory."""
+        return np.concatenate([np.asarray(column) for column in self.columns("values")])
+
+    def column(self, name: str, part: int) -> Array:
+        """One column of a part, memory-mapped."""
+        return self.part_files.column(part, name)
+
+    def columns(self, name: str) -> list[Array]:
+        """One column of each part, memory-mapped."""
+        return [self.column(name, part) for part in range(len(self.manifest.parts))]
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
         """A column's rows for the given entries, [entries, …]; one that comes again is read once."""
@@ -177,28 +161,22 @@ class Store:
     def rows(self, name: str, entries: NDArray[np.int64]) -> Array:
         """The same, each read as often as it comes."""
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
-        within = entries - self.first_entries[parts]
-        reader = self.row_reader(name)
-        return rows_of(self.columns(name), parts, within) if reader is None else reader.read(parts, within)
+        return self.part_files.rows(name, parts, entries - self.first_entries[parts])
 
-    def row_reader(self, name: str) -> RowReader | None:
-        """What reads the rows of a column that is too large to be touched."""
-        if name not in self._readers:
-            columns = self.columns(name)
-            large = hasattr(os, "pread") and sum(column.nbytes for column in columns) > LARGE
-            files = [self.open_file(f"{name}.npy", part) for part in range(len(columns))] if large else []
-            self._readers[name] = RowReader(columns, files) if large else None
-        return self._readers[name]
-
-    def open_file(self, name: str, part: int) -> BinaryIO:
-        if (name, part) not in self._files:
-            self._files[name, part] = (self.part_folder(self.manifest.parts[part]) / name).open("rb")
-        return self._files[name, part]
+    def tokens(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The tokens of some entries, of any shape."""
+        found: NDArray[np.int64] = self.rows("values", entries.reshape(-1)).astype(np.int64).reshape(entries.shape)
+        return found
 
     def segment_numbers(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
         """The segments that entries belong to."""
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
-        numbers: NDArray[np.int64] = self.gather("segments", entries) + self.first_segments[parts]
+        rows = self.gather("segments", entries).astype(np.int64)
+        beyond = rows >= np.array([part.segments for part in self.manifest.parts])[parts]
+        if beyond.any():
+            file = self.part_files.path(int(parts[beyond][0]), "segments.npy")
+            raise StoreError(f"{file}: damaged (it names segments that are not there); {REMEDY}")
+        numbers: NDArray[np.int64] = rows + self.first_segments[parts]
         return numbers
 
     def entries_of(self, segments: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -207,34 +185,26 @@ class Store:
         bounds = np.searchsorted(segments, [*self.first_segments, self.manifest.segments])
         for part, (low, high) in enumerate(pairwise(bounds)):
             rows = segments[low:high] - self.first_segments[part]
-            found += [run + self.first_entries[part] for run in runs_of(self.columns("segments")[part], rows)]
+            if len(rows):
+                found.append(entries_of_rows(self.column("segments", part), rows) + self.first_entries[part])
         return np.concatenate(found)
-
-    def pairs_file(self, part: int) -> Any:
-        """The open file of a part's sentence pairs."""
-        if part not in self._pairs:
-            from pyarrow import ArrowException, parquet  # 40 MB that translating does without
-
-            file = self.open_file("segments.parquet", part)
-            try:
-                self._pairs[part] = parquet.ParquetFile(file)
-            except ArrowException as error:
-                raise StoreError(f"{file.name}: damaged ({error})") from error
-        return self._pairs[part]
 
     def table(self, part: int) -> Any:
         """The sentence pairs of a part."""
-        if part not in self._tables:
-            if len(self._tables) >= PARTS_IN_MEMORY:
-                self._tables.pop(next(iter(self._tables)))
-            self._tables[part] = self.pairs_file(part).read()
-        return self._tables[part]
+        return self.part_files.table(part)
 
     def segment(self, number: int) -> StoredSegment:
         """The sentence pair of that number."""
         part = int(np.searchsorted(self.first_segments, number, side="right")) - 1
-        row = self.table(part).slice(number - int(self.first_segments[part]), 1).to_pylist()[0]
-        return stored_segment(number, row, self.manifest.parts[part])
+        rows = self.pairs(part, np.array([number - int(self.first_segments[part])]))
+        return stored_segment(number, rows[0], self.manifest.parts[part])
+
+    def pairs(self, part: int, rows: NDArray[np.int64] | None = None) -> list[dict[str, Any]]:
+        """Rows of a part's table of sentence pairs, by default all."""
+        with reading(self.part_files.pairs_path(part)):
+            table = self.table(part)
+            found: list[dict[str, Any]] = (table if rows is None else table.take(rows)).to_pylist()
+            return found
 
     def segments_at(self, numbers: NDArray[np.int64]) -> list[StoredSegment]:
         """The sentence pairs of several numbers, which are in ascending order."""
@@ -242,74 +212,49 @@ class Store:
         bounds = np.searchsorted(numbers, [*self.first_segments, self.manifest.segments])
         for part, (low, high) in enumerate(pairwise(bounds)):
             if low < high:
-                rows = self.table(part).take(numbers[low:high] - self.first_segments[part]).to_pylist()
+                rows = self.pairs(part, numbers[low:high] - self.first_segments[part])
                 record = self.manifest.parts[part]
                 found += [stored_segment(int(n), row, record) for n, row in zip(numbers[low:high], rows, strict=True)]
         return found
 
+    def suspects(self, hashed: int, *, pair: bool = False) -> list[int]:
+        """Segments whose source (or whole pair) has a hash, ascending, removed ones among them; the text decides."""
+        wanted = np.array([hashed], np.uint64)
+        rows = [
+            self.part_files.rows_with(part, wanted, pair=pair) + first for part, first in enumerate(self.first_segments)
+        ]
+        return [int(number) for number in np.concatenate(rows)]
+
     def all_segments(self) -> Iterator[StoredSegment]:
         """Every sentence pair of the memory, in order; removed ones are left out."""
-        gone = set(self.removed.tolist())
+        gone = self.removed
         for part, record in enumerate(self.manifest.parts):
             number = int(self.first_segments[part])
-            for row in self.table(part).to_pylist():
+            for row in self.pairs(part):
                 if number not in gone:
                     yield stored_segment(number, row, record)
                 number += 1
 
 
 def stored_segment(number: int, row: dict[str, Any], part: PartRecord) -> StoredSegment:
+    row = filled(row)
     metadata = dict(row.pop("metadata"))
     return StoredSegment(segment=number, **row | {"created": row["created"] or part.created}, metadata=metadata)
+
+
+def entries_of_rows(column: Array, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where some values stand in a column that is in ascending order, as they are."""
+    wanted = rows.astype(column.dtype)
+    firsts = np.searchsorted(column, wanted)
+    lengths = np.searchsorted(column, wanted, side="right") - firsts
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())
 
 
 def runs_of(column: Array, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Where each of some values stands in a column that is in ascending order."""
     firsts, lasts = np.searchsorted(column, rows), np.searchsorted(column, rows, side="right")
     return [np.arange(first, last) for first, last in zip(firsts, lasts, strict=True)]
-
-
-def allow_open_files(wanted: int) -> None:
-    """Ask the system for as many open files as a large store needs, where it has a limit that can be raised."""
-    try:
-        import resource
-    except ImportError:  # not on every system
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + FILES_OPEN_OTHERWISE
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
-        )
-
-
-def give_back_pages(columns: list[Array]) -> None:
-    for column in columns:
-        mapped = getattr(column, "_mmap", None)
-        if mapped is not None and hasattr(mapped, "madvise"):
-            mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def rows_of(columns: list[Array], parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
-    """Row `rows[i]` of the column of part `parts[i]`, for every i."""
-    found = np.empty((len(rows), *columns[0].shape[1:]), columns[0].dtype)
-    for part in np.unique(parts):
-        here = parts == part
-        found[here] = columns[part][rows[here]]
-    return found
-
-
-def map_column(folder: Path, name: str) -> Array:
-    """A column of a part, memory-mapped."""
-    return read_array(folder / f"{name}.npy", mapped=True)
-
-
-def read_array(file: Path, *, mapped: bool = False) -> Array:
-    """An array on disk; no pickle is ever read."""
-    try:
-        return np.load(file, mmap_mode="r" if mapped else None, allow_pickle=False)  # type: ignore[no-any-return]
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{file}: damaged ({error})") from error
 
 
 def check_same_model(stores: Sequence[Store]) -> None:

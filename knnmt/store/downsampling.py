@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from knnmt.store.manifest import Manifest
-from knnmt.store.parts import EncodedSegment
+from knnmt.layout.manifest import Manifest
+from knnmt.layout.parts import EncodedSegment
 
 
 @dataclass(slots=True)

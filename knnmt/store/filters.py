@@ -4,12 +4,17 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
+from knnmt.arrays import starts
 from knnmt.errors import SettingsError, StoreError
+from knnmt.files import reading
+from knnmt.layout.bitmaps import as_array
+from knnmt.search.allowed import Allowed
 from knnmt.store.datastore import Store
 
 if TYPE_CHECKING:
@@ -24,8 +29,6 @@ COMPARISONS = {
     "<": operator.lt,
     ">": operator.gt,
 }
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,46 +56,63 @@ class Condition:
         return bool(COMPARISONS[self.comparison](value, self.value))
 
 
-def matching_segments(store: Store, conditions: Sequence[Condition]) -> Mask:
-    """Which segments [segments] meet every condition; of several `=` on one name, one is enough."""
-    meets = np.ones(store.manifest.segments, bool)
+def matching_segments(store: Store, conditions: Sequence[Condition]) -> BitMap:
+    """Segments that meet every condition; of several `=` on one name, one is enough."""
+    found = numbers_below(store.manifest.segments)
     for name in dict.fromkeys(condition.name for condition in conditions):
-        values = np.concatenate([values_of(store, part, name) for part in range(len(store.manifest.parts))])
         equal = [c for c in conditions if c.name == name and c.comparison == "="]
         others = [c for c in conditions if c.name == name and c.comparison != "="]
-        known = {value: met(value, equal, others) for value in set(values)}
-        meets &= np.array([known[value] for value in values], bool)
-    return meets
+        parts = enumerate(store.first_segments)
+        found &= BitMap.union(
+            BitMap(), *(matching_rows(store, part, name, equal, others, first) for part, first in parts)
+        )
+    return found
+
+
+def numbers_below(end: int) -> BitMap:
+    numbers = BitMap()
+    numbers.add_range(0, end)
+    return numbers
+
+
+def matching_rows(
+    store: Store, part: int, name: str, equal: Sequence[Condition], others: Sequence[Condition], first: int
+) -> BitMap:
+    """Segments of a part; each distinct value is looked at once."""
+    places, values = coded_values(store, part, name)
+    good = np.array([*(met(value, equal, others) for value in values), met(None, equal, others)], bool)
+    return BitMap((np.flatnonzero(good[places]) + first).astype(np.uint32))
 
 
 def met(value: str | None, equal: Sequence[Condition], others: Sequence[Condition]) -> bool:
     return (not equal or any(c.holds(value) for c in equal)) and all(c.holds(value) for c in others)
 
 
-def values_of(store: Store, part: int, name: str) -> NDArray[Any]:
-    """A field of each segment of a part, None where it has none."""
-    if name not in FIELDS:
-        from pyarrow import compute
+def coded_values(store: Store, part: int, name: str) -> tuple[NDArray[np.int64], list[str]]:
+    """A field of each segment of a part, as its place in a list of values; −1 where it has none."""
+    from pyarrow import ChunkedArray, compute
 
-        column = store.pairs_file(part).read(columns=["metadata"]).column("metadata")
-        return np.array(compute.map_lookup(column, name, "first").to_pylist(), dtype=object)
-    values = store.pairs_file(part).read(columns=[name]).column(name).to_pylist()
+    column: ChunkedArray = store.part_files.read_pairs(part, [name if name in FIELDS else "metadata"]).column(0)
+    with reading(store.part_files.pairs_path(part)):
+        if name not in FIELDS:
+            column = compute.map_lookup(column, name, "first")
+        coded = column.combine_chunks().dictionary_encode()
+        places = compute.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        values = coded.dictionary.to_pylist()
     if name == "created":
         values = [value or store.manifest.parts[part].created for value in values]
-    return np.array(values, dtype=object)
+    return places, values
 
 
-def live_segments(store: Store) -> Mask:
-    """Which segments [segments] have not been removed."""
-    live = np.ones(store.manifest.segments, bool)
-    live[store.removed] = False
-    return live
+def live_segments(store: Store) -> BitMap:
+    """Segments that have not been removed."""
+    return numbers_below(store.manifest.segments) - store.removed
 
 
-def segments_where(store: Store, where: Sequence[str]) -> Mask:
-    """Which segments [segments] are there and meet the conditions; that none does is an error, for it may be a slip."""
+def segments_where(store: Store, where: Sequence[str]) -> BitMap:
+    """Segments that are there and meet the conditions; that none does is an error, for it may be a slip."""
     found = live_segments(store) & matching_segments(store, [Condition.parse(text) for text in where])
-    if where and not found.any():
+    if where and not found:
         raise SettingsError(f"--where {' --where '.join(where)}: no segment of {store.path} meets it")
     return found
 
@@ -102,19 +122,24 @@ def chosen_segments(store: Store, where: Sequence[str]) -> "Iterator[Segment]":
     from knnmt.text.corpus import Segment  # with readers of every format, which translating does without
 
     chosen = segments_where(store, where)
-    if not chosen.any():
+    if not chosen:
         raise StoreError(f"{store.path}: every sentence pair has been removed; nothing is left to export")
     return (
         Segment(pair.source, pair.target, pair.corpus, pair.number, pair.created, pair.metadata)
         for pair in store.all_segments()
-        if chosen[pair.segment]
+        if pair.segment in chosen
     )
 
 
-def allowed_entries(store: Store, conditions: Sequence[Condition] = ()) -> Mask | None:
-    """Which entries [entries] may be neighbours; None where all may."""
-    if not conditions and not len(store.removed):
+def allowed_entries(store: Store, conditions: Sequence[Condition] = ()) -> list[Allowed] | None:
+    """Which entries of each index may be neighbours; None where all may."""
+    if not conditions and not store.removed:
         return None
-    segments = live_segments(store) & matching_segments(store, conditions)
-    columns = zip(store.columns("segments"), store.first_segments, strict=True)
-    return np.concatenate([segments[first + np.asarray(column, dtype=np.int64)] for column, first in columns])
+    gone = store.entries_of(as_array(store.removed))
+    counts = [index.entries for index in store.manifest.indexes]
+    pieces = zip(starts(counts).tolist(), counts, strict=True)
+    if not conditions:
+        return [Allowed(entries, gone, first=first) for first, entries in pieces]
+    mask = np.zeros(store.entries, bool)
+    mask[store.entries_of(as_array(live_segments(store) & matching_segments(store, conditions)))] = True
+    return [Allowed(entries, gone, mask[first : first + entries], first) for first, entries in pieces]

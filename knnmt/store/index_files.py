@@ -1,105 +1,182 @@
 """The indexes of a store: one over all that was built, smaller ones over what was added since.
 
-New entries get an index of their own, so that adding costs what is added and not what is there. It takes in the indexes
-before it that are not larger, so that there are never more than a handful.
+New entries get an index of their own, so that adding costs what is added and not what is there. Few entries need no
+file: their keys are looked at one by one. `tiers` says which indexes are joined when.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from knnmt.arrays import Array
-from knnmt.files import rename_durably
-from knnmt.progress import progress_bar
-from knnmt.search.file_names import trained_name
-from knnmt.search.index import BuiltIndex, build_index, can_be_extended, extend_index, fits_exact_search
-from knnmt.store.datastore import INDEX, PARTS, FileRecord, IndexRecord, PartRecord, Store, map_column
-from knnmt.store.parts import join_parts
+from pyroaring import BitMap
 
-JOINED_ENTRIES = 131_072
+from knnmt.arrays import Array
+from knnmt.errors import StoreError
+from knnmt.files import REMEDY, reading, rename_durably
+from knnmt.layout.joining import Inputs, join_into
+from knnmt.layout.manifest import PARTS
+from knnmt.layout.packed import PACKED, read_packed
+from knnmt.layout.part_files import PartFiles, map_file
+from knnmt.layout.parts import new_folder, next_part
+from knnmt.layout.records import FileRecord, IndexRecord, PartRecord, RemovedRecord
+from knnmt.progress import progress_bar
+from knnmt.search.file_names import lists_name, trained_name
+from knnmt.search.index import Assign, BuiltIndex, build_index, can_be_extended, extend_index, fits_exact_search
+from knnmt.store.datastore import INDEX, Store
+from knnmt.store.removing import write_removed
+from knnmt.store.tiers import JOINED_BY_A_CHANGE, PATIENCE, Run, Unit, due, taken_in, units_of
+
+Build = Callable[[list[Any], Path], BuiltIndex]
+
 OUTGROWN = 4  # times as many entries as the index was trained for
 
 
 def write_index(
-    path: Path, parts: list[PartRecord], *, name: str = INDEX, factory: str | None, show_progress: bool = False
+    path: Path,
+    parts: list[PartRecord],
+    *,
+    name: str = INDEX,
+    factory: str | None,
+    memory: int | None = None,
+    show_progress: bool = False,
+    assign: Assign | None = None,
 ) -> IndexRecord:
-    """Train an index and put it in place, over all keys of some parts."""
+    """Train an index and put it in place, over all keys of some parts; `assign` finds the clusters of the keys."""
     with progress_bar("indexing", sum(part.entries for part in parts), show=show_progress) as advance:
 
         def build(keys: list[Array], file: Path) -> BuiltIndex:
-            return build_index(keys, file, factory=factory, on_entries=lambda count: advance(count, 0))
+            return build_index(
+                keys, file, factory=factory, memory=memory, on_entries=lambda count: advance(count, 0), assign=assign
+            )
 
-        return place_index(path, name, parts, build)
-
-
-def grown(store: Store, added: list[PartRecord]) -> tuple[list[PartRecord], list[IndexRecord]]:
-    """The store's parts and indexes after parts were added to it."""
-    manifest = store.manifest
-    kept, taken_in = split_indexes(store, sum(part.entries for part in added))
-    small = last_parts(manifest.parts, sum(index.entries for index in taken_in))
-    parts = joined([*small, *added], store.path)
-    return [*manifest.parts[: len(manifest.parts) - len(small)], *parts], [*kept, index_over(store, parts)]
+        return place_index(path, name, keys_of(path / PARTS, parts), build)
 
 
-def index_over(store: Store, parts: list[PartRecord]) -> IndexRecord:
-    """An index for parts that come after those of the store: exact, in the same clusters, or of its own."""
-    base, name = store.manifest.index, f"index-{store.manifest.version + 1:06d}.faiss"
-    file = store.index_file(base)
-    if fits_exact_search(sum(part.entries for part in parts), base.factory, store.manifest.model.dimension):
-        return write_index(store.path, parts, name=name, factory="Flat")
-    if base.nprobe and can_be_extended(base.factory, store.manifest.model.dimension):
-        extend = partial(extend_index, file, nprobe=base.nprobe)
-        return place_index(store.path, name, parts, extend)
-    return write_index(store.path, parts, name=name, factory=None)
+def grown(store: Store, added: Sequence[PartRecord], outdated: Iterable[int] = ()) -> dict[str, Any]:
+    """What the manifest says of the store after parts were added and segments removed.
 
-
-def split_indexes(store: Store, added: int) -> tuple[list[IndexRecord], list[IndexRecord]]:
-    """Those that stay as they are, and those at the end that are not larger than what comes.
-
-    The first one stays, and so does one whose keys were dropped.
+    Small units are joined on the way; `outdated` are segments of the store as it is.
     """
-    manifest = store.manifest
-    kept, taken_in = list(manifest.indexes), 0
-    while len(kept) > 1 and kept[-1].entries <= added + taken_in:
-        taken_in += kept[-1].entries
-        if not all(part.has_keys for part in last_parts(manifest.parts, taken_in)):
-            break
-        kept.pop()
-    return kept, manifest.indexes[len(kept) :]
+    removed = write_removed(store, outdated) if outdated else store.manifest.removed
+    units = units_of(store.manifest)
+    if added:
+        units, removed = with_added(store, units, added, removed)
+        for bound in ({"most": JOINED_BY_A_CHANGE}, {"patience": PATIENCE}):
+            while run := due(units, **bound):
+                joint, dropped = joint_unit(store, units, run)
+                units, removed = [*units[: run.first], joint, *units[run.end :]], less(removed, dropped)
+    return fields_of(units, removed)
 
 
-def last_parts(parts: list[PartRecord], entries: int) -> list[PartRecord]:
-    """The parts at the end that hold just so many entries."""
-    first = len(parts)
-    while entries > 0:
-        first -= 1
-        entries -= parts[first].entries
-    return parts[first:]
+def with_added(
+    store: Store, units: list[Unit], added: Sequence[PartRecord], removed: RemovedRecord | None
+) -> tuple[list[Unit], RemovedRecord | None]:
+    """The units with new parts at the end, joined with what is smaller before them."""
+    entries = sum(part.entries for part in added)
+    count = taken_in(units, entries)
+    new = [*units, Unit(IndexRecord.of_keys(entries), tuple(added))]
+    if not count:
+        return [*units, indexed(store, added)], removed
+    joint, dropped = joint_unit(store, new, Run(len(units) - count, len(new)))
+    return [*units[: len(units) - count], joint], less(removed, dropped)
 
 
-def joined(parts: list[PartRecord], path: Path) -> list[PartRecord]:
-    """One part out of several small ones: a reader has a few files open for each."""
-    if len(parts) < 2 or sum(part.entries for part in parts) > JOINED_ENTRIES:
-        return parts
-    return [join_parts(path, parts)]
+def joint_unit(store: Store, units: Sequence[Unit], run: Run) -> tuple[Unit, int]:
+    """One unit out of several, and how many entries it lost because they had been removed."""
+    number = next_part(store.path)
+    final = store.path / PARTS / f"{number:06d}"
+    part = join_into(new_folder(final), final, inputs_of(store, units, run))
+    before = sum(unit.entries for unit in units[run.first : run.end])
+    return indexed(store, [part]), before - part.entries
 
 
-def place_index(
-    path: Path, name: str, parts: list[PartRecord], build: Callable[[list[Any], Path], BuiltIndex]
-) -> IndexRecord:
+def inputs_of(store: Store, units: Sequence[Unit], run: Run) -> Inputs:
+    """The parts of a run of units, with what of the store has been removed from them."""
+    parts = [part for unit in units[run.first : run.end] for part in unit.parts]
+    first = sum(part.segments for unit in units[: run.first] for part in unit.parts)
+    end = first + sum(part.segments for part in parts)
+    here = BitMap()
+    here.add_range(first, end)
+    here &= store.removed
+    return Inputs(PartFiles(store.path / PARTS, parts, store.manifest.model.dimension), here.shift(-first))
+
+
+def less(removed: RemovedRecord | None, dropped: int) -> RemovedRecord | None:
+    return replace(removed, entries=removed.entries - dropped) if removed else None
+
+
+def fields_of(units: Sequence[Unit], removed: RemovedRecord | None) -> dict[str, Any]:
+    """What a manifest says of its units."""
+    parts = [part for unit in units for part in unit.parts]
+    return {
+        "parts": parts,
+        "indexes": [unit.index for unit in units],
+        "entries": sum(part.entries for part in parts),
+        "segments": sum(part.segments for part in parts),
+        "removed": removed,
+    }
+
+
+def indexed(store: Store, parts: Sequence[PartRecord], place: Path | None = None) -> Unit:
+    """Parts that come after those of the store, with an index: exact, in the same clusters, or of their own.
+
+    `place` is a folder with the part in it, where the index is to be written, too; by default both are in the store.
+    """
+    base, entries = store.manifest.index, sum(part.entries for part in parts)
+    dimension = store.manifest.model.dimension
+    if fits_exact_search(entries, base.factory, dimension):
+        return Unit(IndexRecord.of_keys(entries), tuple(parts))
+    name = INDEX if place else unused_name(store.path, store.manifest.version + 1)
+    keys = keys_of(place or store.path / PARTS, parts)
+    if base.nprobe and can_be_extended(base.factory, dimension):
+        build: Build = partial(extend_index, store.index_file(base), nprobe=base.nprobe)
+    else:
+        build = partial(build_index, factory=None, on_entries=lambda _: None)
+    record = place_index(place or store.path, name, keys, build)
+    if record.factory.startswith("clusters of") and base.quantiser and record.quantiser != base.quantiser:
+        raise StoreError(f"{store.index_file(base)}: not what was trained (its clusters or codes are others); {REMEDY}")
+    return Unit(record, tuple(parts))
+
+
+def keys_of(folder: Path, parts: Sequence[PartRecord]) -> list[Array]:
+    return [
+        packed_keys(folder / part.name) if PACKED in part.files else mapped_keys(folder / part.name) for part in parts
+    ]
+
+
+def mapped_keys(folder: Path) -> Array:
+    return map_file(folder / "keys.npy")
+
+
+def packed_keys(folder: Path) -> Array:
+    with reading(folder / PACKED):
+        return read_packed((folder / PACKED).read_bytes())["keys"]
+
+
+def unused_name(path: Path, version: int) -> str:
+    """A name for an index that no file has."""
+    names = (f"index-{version:06d}{f'-{number}' if number else ''}.faiss" for number in count())
+    return next(name for name in names if not (path / name).exists())
+
+
+def place_index(folder: Path, name: str, keys: list[Array], build: Build) -> IndexRecord:
     """Build an index beside its place, then move it there."""
-    temporary = path / f".{name}.partial"
-    built = build([map_column(path / PARTS / part.name, "keys") for part in parts], temporary)
-    entries = sum(part.entries for part in parts)
-    record = IndexRecord(name, entries, built.factory, built.nprobe, built.recall, FileRecord.of(temporary))
-    rename_durably(temporary, path / name)
-    beside = temporary.with_name(trained_name(temporary.name))
-    if not beside.exists():
-        return record
-    record = replace(record, trained=FileRecord.of(beside))
-    rename_durably(beside, path / record.trained_name)
+    temporary = folder / f".{name}.partial"
+    built = build(keys, temporary)
+    entries = sum(len(part) for part in keys)
+    record = IndexRecord(
+        name, entries, built.factory, built.nprobe, built.recall, FileRecord.of(temporary), quantiser=built.quantiser
+    )
+    for field, named in (("trained", trained_name), ("lists", lists_name)):
+        beside = temporary.with_name(named(temporary.name))
+        if beside.exists():
+            beside_it: Any = {field: FileRecord.of(beside)}
+            record = replace(record, **beside_it)
+            rename_durably(beside, folder / named(name))
+    rename_durably(temporary, folder / name)
     return record
 
 

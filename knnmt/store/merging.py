@@ -2,19 +2,23 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from knnmt.errors import StoreError
 from knnmt.files import flush_to_disk, rename_durably, write_json
-from knnmt.store.adding import summed
-from knnmt.store.datastore import HASHES, Store, StoredSegment, check_same_model
+from knnmt.layout.bitmaps import as_array
+from knnmt.layout.manifest import PARTS
+from knnmt.layout.parts import PART_RECORD, next_part
+from knnmt.layout.records import HASHES, IndexRecord, PartRecord, as_json, summed
+from knnmt.search.file_names import lists_name
+from knnmt.store.datastore import Store, StoredSegment, check_same_model
 from knnmt.store.downsampling import merged_record
-from knnmt.store.manifest import PARTS, IndexRecord, PartRecord
-from knnmt.store.parts import PART_RECORD, next_part
+from knnmt.store.filters import numbers_below
 from knnmt.store.removing import write_removed
 from knnmt.store.versions import changing, commit
 
@@ -30,13 +34,13 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> Store:
         for other in opened:
             grown = joined(grown, other)
         removed = removed_of(store, opened)
-        removed = np.union1d(removed, repeated_pairs(grown, removed, first=store.manifest.segments))
+        removed |= repeated_pairs(grown, removed, first=store.manifest.segments)
         names = ("parts", "indexes", "entries", "segments", "corpora", "skipped", "downsampling")
         return commit(
             store,
             f"merged with {' and '.join(other.path.name for other in opened)}",
             **{name: getattr(grown.manifest, name) for name in names},
-            removed=write_removed(grown, removed.tolist()) if len(removed) else None,
+            removed=write_removed(grown, removed) if removed else None,
         )
 
 
@@ -72,16 +76,21 @@ def take_part(other: Store, part: PartRecord, path: Path, number: int) -> PartRe
     temporary.mkdir()
     for name in part.files:
         copy_durably(other.part_folder(part) / name, temporary / name)
-    write_json(temporary / PART_RECORD, asdict(taken))
+    write_json(temporary / PART_RECORD, as_json(taken))
     rename_durably(temporary, final)
     return taken
 
 
 def take_index(other: Store, index: IndexRecord, path: Path, name: str) -> IndexRecord:
+    if index.file is None:
+        return index
     temporary = path / f".{name}.partial"
     temporary.unlink(missing_ok=True)
     copy_durably(other.index_file(index), temporary)
     rename_durably(temporary, path / name)
+    if index.lists:
+        copy_durably(other.path / lists_name(index.name), path / f".{lists_name(name)}.partial")
+        rename_durably(path / f".{lists_name(name)}.partial", path / lists_name(name))
     return replace(index, name=name, trained=None)  # only the first index is ever extended
 
 
@@ -91,26 +100,25 @@ def copy_durably(source: Path, target: Path) -> None:
     flush_to_disk(target)
 
 
-def removed_of(store: Store, others: Sequence[Store]) -> NDArray[np.int64]:
+def removed_of(store: Store, others: Sequence[Store]) -> BitMap:
     """What had been removed from each, numbered as in the joint store."""
-    numbers, first = [store.removed], store.manifest.segments
+    numbers, first = store.removed, store.manifest.segments
     for other in others:
-        numbers.append(other.removed + first)
+        numbers = numbers | other.removed.shift(first)
         first += other.manifest.segments
-    return np.concatenate(numbers)
+    return numbers
 
 
-def repeated_pairs(grown: Store, removed: NDArray[np.int64], *, first: int) -> NDArray[np.int64]:
+def repeated_pairs(grown: Store, removed: BitMap, *, first: int) -> BitMap:
     """Segments from number `first` on whose pair stands in the memory before."""
     hashes = np.concatenate([np.asarray(column)[:, 1] for column in grown.columns(HASHES)])
-    live = np.setdiff1d(np.arange(len(hashes)), removed)
+    live = as_array(numbers_below(len(hashes)) - removed)
     _, earliest, groups = np.unique(hashes[live], return_index=True, return_inverse=True)
     suspects, originals = live, live[earliest[groups]]
     again = (suspects != originals) & (suspects >= first)
     pairs = {pair.segment: (pair.source, pair.target) for pair in texts_of(grown, suspects[again], originals[again])}
     same = [pairs[int(a)] == pairs[int(b)] for a, b in zip(suspects[again], originals[again], strict=True)]
-    repeated: NDArray[np.int64] = suspects[again][np.array(same, bool)]
-    return repeated
+    return BitMap(suspects[again][np.array(same, bool)].astype(np.uint32))
 
 
 def texts_of(store: Store, *numbers: NDArray[np.int64]) -> list[StoredSegment]:

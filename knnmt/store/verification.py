@@ -1,18 +1,19 @@
 """Is a datastore what its manifest says? Checksums, counts, and an index that agrees with the parts."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as parquet
 
 from knnmt.arrays import starts
 from knnmt.errors import StoreError
-from knnmt.files import sha256_of
-from knnmt.search.index import open_index
-from knnmt.store.datastore import COLUMNS, HASHES, Store, map_column
-from knnmt.store.manifest import IndexRecord, PartRecord
+from knnmt.files import reading, sha256_of
+from knnmt.layout.bitmaps import as_array
+from knnmt.layout.manifest import MANIFEST
+from knnmt.layout.part_files import KINDS
+from knnmt.layout.records import IndexRecord
+from knnmt.search.index import check_index, open_index, quantiser_of
+from knnmt.store.datastore import Store
 
 SAMPLE = 64
 NEAREST = 8
@@ -20,41 +21,42 @@ NEAREST = 8
 
 def problems_of(store: Store) -> Iterator[str]:
     """What is wrong, one line each; nothing where all is well."""
-    for file, record in store.files().items():
-        if sha256_of(file) != record.sha256:
-            yield f"{file}: content differs from what was written"
-    for part in store.manifest.parts:
+    damaged = list(changed_files(store))
+    yield from damaged
+    if damaged:  # what is in them says nothing any more
+        return
+    for part in range(len(store.manifest.parts)):
         yield from part_problems(store, part)
-    if sum(part.entries for part in store.manifest.parts) != store.entries:
-        yield f"{store.path}: parts do not add up to {store.entries:,} entries"
     yield from removed_problems(store)
     yield from index_problems(store)
 
 
-def part_problems(store: Store, part: PartRecord) -> Iterator[str]:
-    """Every column must have a row for each entry, and what is kept by segment a row for each segment."""
-    folder = store.part_folder(part)
-    for name in (*COLUMNS, HASHES):
-        if f"{name}.npy" not in part.files:
-            continue
+def changed_files(store: Store) -> Iterator[str]:
+    """Files that are not as they were written."""
+    for file, record in store.files().items():
         try:
-            rows, expected = len(map_column(folder, name)), part.segments if name == HASHES else part.entries
+            with reading(file):
+                same = sha256_of(file) == record.sha256
         except StoreError as error:
             yield str(error)
         else:
-            if rows != expected:
-                yield f"{folder / name}.npy: {rows:,} rows instead of {expected:,}"
-    yield from table_problems(folder / "segments.parquet", part)
+            if not same:
+                yield f"{file}: content differs from what was written"
 
 
-def table_problems(file: Path, part: PartRecord) -> Iterator[str]:
+def part_problems(store: Store, part: int) -> Iterator[str]:
+    """Every column must have a row for each entry, and what is kept by segment a row for each segment."""
     try:
-        segments = parquet.read_metadata(file).num_rows
-    except (OSError, ValueError) as error:
-        yield f"{file}: damaged ({error})"
-    else:
-        if segments != part.segments:
-            yield f"{file}: {segments:,} rows instead of {part.segments:,}"
+        for name in KINDS:
+            if store.part_files.has(part, name):
+                store.column(name, part)
+        store.table(part)
+    except StoreError as error:
+        yield str(error)
+        return
+    owners, segments = np.asarray(store.column("segments", part)), store.manifest.parts[part].segments
+    if len(owners) and (owners.max() >= segments or (np.diff(owners.astype(np.int64)) < 0).any()):
+        yield f"{store.part_files.path(part, 'segments.npy')}: rows out of order, or more than {segments:,}"
 
 
 def removed_problems(store: Store) -> Iterator[str]:
@@ -62,35 +64,33 @@ def removed_problems(store: Store) -> Iterator[str]:
     removed, record = store.removed, store.manifest.removed
     if record is None:
         return
-    file = store.path / record.name
-    if len(removed) != record.segments or len(np.unique(removed)) != len(removed):
+    file = store.path / (record.name or MANIFEST)
+    if len(removed) != record.segments:
         yield f"{file}: {len(removed):,} segments instead of {record.segments:,}"
-    elif len(removed) and not 0 <= removed.min() <= removed.max() < store.manifest.segments:
+    elif removed and removed.max() >= store.manifest.segments:
         yield f"{file}: names segments that the store does not have"
-    elif len(store.entries_of(removed)) != record.entries:
-        yield f"{file}: {len(store.entries_of(removed)):,} entries instead of {record.entries:,}"
+    elif (entries := len(store.entries_of(as_array(removed)))) != record.entries:
+        yield f"{file}: {entries:,} entries instead of {record.entries:,}"
 
 
 def index_problems(store: Store) -> Iterator[str]:
-    """The indexes together must know every entry, and find stored keys where they are."""
+    """Every index must know its entries, and find stored keys where they are."""
     indexes = store.manifest.indexes
-    if sum(index.entries for index in indexes) != store.entries:
-        yield f"{store.path}: indexes do not add up to {store.entries:,} entries"
-        return
     for index, first in zip(indexes, starts([index.entries for index in indexes]), strict=True):
-        yield from problems_of_index(store, index, int(first))
+        if index.file:
+            try:
+                yield from problems_of_index(store, index, int(first))
+            except StoreError as error:
+                yield str(error)
 
 
 def problems_of_index(store: Store, record: IndexRecord, first: int) -> Iterator[str]:
     file = store.index_file(record)
-    try:
-        index = open_index(file, record.nprobe)
-    except StoreError as error:
-        yield str(error)
-        return
-    if index.ntotal != record.entries:
-        yield f"{file}: {index.ntotal:,} entries instead of {record.entries:,}"
-    elif store.has_keys:
+    index = open_index(file, record.nprobe)
+    check_index(index, file, entries=record.entries, dimension=store.manifest.model.dimension)
+    if record.quantiser and quantiser_of(index) != record.quantiser:
+        yield f"{file}: its clusters or codes are not those that were trained"
+    if store.has_keys:
         found = share_found(store, index, record.entries, first)
         if found < 0.5:
             yield f"{file}: finds {found:.0%} of stored keys; it belongs to other parts"

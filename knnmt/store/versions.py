@@ -4,39 +4,44 @@ A change first writes its files under names that nobody uses, then the manifest 
 comes after a writer that was killed, finds the store as it was before the change or as it is after it.
 """
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from knnmt.errors import SettingsError, StoreError
-from knnmt.files import write_json
+from knnmt.files import replace_durably
+from knnmt.layout.manifest import FORMAT, MANIFEST, PARTS, Manifest, manifest_in, read_manifest
+from knnmt.layout.parts import now
 from knnmt.release import __version__
 from knnmt.store.datastore import Store
-from knnmt.store.manifest import MANIFEST, PARTS, Manifest, files_of, manifest_in, read_manifest
-from knnmt.store.parts import now
 
 VERSIONS = "versions"
 LOCK = ".lock"
+PATIENCE = 1.0  # seconds that a writer waits for another: joining in the background takes the lock for a moment
 VERSIONS_KEPT = 10
 # Names that a store gives. What is called otherwise is somebody else's: it is neither read nor removed.
 VERSION_NAME = re.compile(r"\d{6,}\.json")
 PART_NAME = re.compile(r"\d{6,}|\.\d{6,}\.partial")
 FILE_NAME = re.compile(
-    r"index(-\d{6,}(-\d+)?)?(\.trained)?\.faiss|removed-\d+\.npy|\.(index|removed|manifest).*\.partial"
+    r"index(-\d{6,}(-\d+)?)?(\.trained)?\.(faiss|lists)|removed-\d+\.(npy|roaring)"
+    r"|mixing-\d+\.safetensors|coverage-\d+\.roaring"
+    r"|\.(index|removed|manifest|mixing|coverage).*\.partial(\.blocks)?"
 )
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, name: str = LOCK, *, patience: float = PATIENCE) -> Iterator[None]:
     """Keep other writers out. The system frees the lock of a process that ends in any way, a kill included."""
     try:
-        lock = FileLock(path / LOCK, timeout=0)
+        lock = FileLock(path / name, timeout=patience)
         lock.acquire()
     except Timeout as error:
         raise StoreError(f"{path}: being changed by another process; try again when it is done") from error
@@ -49,17 +54,23 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[Store]:
-    """The store as it is, for a change that ends with `commit`; what a killed change left behind is cleared away."""
+def changing(path: Path, *, patience: float = PATIENCE) -> Iterator[Store]:
+    """The store as it is, for a change that ends with `commit`, which clears away what a killed change left behind."""
     read_manifest(path)  # no lock file in a folder that is no store
-    with locked(path):
+    with locked(path, patience=patience):
         store = Store.open(path)
-        clear(path)
         try:
             yield store
         except BaseException:
             clear(path)
             raise
+
+
+def recommit(store: Store, **fields: Any) -> Store:
+    """Put other files in the place of some that hold the same memory: the version stays what it is."""
+    write_version(store.path, replace(store.manifest, **fields, knnmt=__version__, format=FORMAT))
+    clear(store.path)
+    return Store.open(store.path)
 
 
 def commit(store: Store, change: str, **fields: Any) -> Store:
@@ -68,18 +79,24 @@ def commit(store: Store, change: str, **fields: Any) -> Store:
     if current.version != store.manifest.version:
         raise StoreError(f"{store.path}: changed by someone else in the meantime; run the same command again")
     manifest = replace(
-        store.manifest, **fields, version=current.version + 1, change=change, changed=now(), knnmt=__version__
+        store.manifest,
+        **fields,
+        version=current.version + 1,
+        change=change,
+        changed=now(),
+        knnmt=__version__,
+        format=FORMAT,
     )
     write_version(store.path, manifest)
     clear(store.path)
-    return Store.open(store.path)
+    return Store(store.path, manifest)
 
 
 def write_version(path: Path, manifest: Manifest) -> None:
-    """The second of the two files decides: until it is there, the version before is the store."""
+    """The second of the two renames decides: until then, the version before is the store."""
     (path / VERSIONS).mkdir(exist_ok=True)
-    write_json(version_file(path, manifest.version), manifest.to_json())
-    write_json(path / MANIFEST, manifest.to_json())
+    data = json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n"
+    replace_durably([version_file(path, manifest.version), path / MANIFEST], data.encode())
 
 
 def version_file(path: Path, version: int) -> Path:
@@ -117,12 +134,29 @@ def clear(path: Path) -> None:
     for file in version_files(path):
         if not max(current.oldest, current.version - VERSIONS_KEPT + 1) <= int(file.stem) <= current.version:
             file.unlink()
-    kept = [current, *map(manifest_in, version_files(path))]
-    needed = {file for manifest in kept for file in files_of(path, manifest)}
-    folders = {file.parent for file in needed}
+    needed = names_in(current).union(*(names_of(file) for file in version_files(path)))
     for part in (path / PARTS).iterdir():
-        if part not in folders and PART_NAME.fullmatch(part.name) and part.is_dir():
+        if part.name not in needed and PART_NAME.fullmatch(part.name) and part.is_dir():
             shutil.rmtree(part)
     for file in path.iterdir():
-        if file not in needed and FILE_NAME.fullmatch(file.name) and file.is_file():
+        if file.name not in needed and FILE_NAME.fullmatch(file.name) and file.is_file():
             file.unlink()
+
+
+def names_in(manifest: Manifest) -> frozenset[str]:
+    """The parts and files that a manifest needs."""
+    files = [name for index in manifest.indexes for name in index.files()]
+    files += manifest.mixing.files if manifest.mixing else []
+    removed = [manifest.removed.name] if manifest.removed and manifest.removed.name else []
+    return frozenset([*(part.name for part in manifest.parts), *files, *removed])
+
+
+def names_of(file: Path) -> frozenset[str]:
+    """The same of an earlier version; its file is replaced and never changed, so that it is read once."""
+    status = file.stat()
+    return names_read(file, status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4 * VERSIONS_KEPT)
+def names_read(file: Path, *_: int) -> frozenset[str]:
+    return names_in(manifest_in(file))

@@ -1,6 +1,6 @@
-"""Parallel text in, segments out: aligned plain text, tables, JSONL, TMX, XLIFF and PO, each also gzipped.
+"""Reads parallel text into segments: aligned plain text, tables, JSONL, TMX, XLIFF and PO, each also gzipped.
 
-Every reader is a generator, so memory does not grow with the corpus.
+Every reader is a generator, so memory use does not depend on the size of the corpus.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -61,7 +61,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """One file of pairs, or two aligned files, with the name its segments carry."""
+    """One file of pairs, or two aligned files, and the name that its segments get."""
 
     source: Path
     target: Path | None = None  # None: `source` holds both sides
@@ -91,7 +91,7 @@ class Corpus:
         return self.target is None and ending_of(self.source) in TABLES
 
     def units(self) -> Iterator[Unit]:
-        """Everything that the file holds as a pair, empty and unfinished ones too."""
+        """All pairs of the file, including empty and unfinished ones."""
         if self.target is not None:
             return read_aligned(self.source, self.target)
         if self.is_table:
@@ -117,7 +117,7 @@ def read_segments(corpora: Iterable[Corpus], skipped: Skipped) -> Iterator[Segme
 
 
 def survey(corpora: Iterable[Corpus], *, limit: int | None = None) -> int:
-    """Read everything once and count the segments, so that a bad file is known before hours of work."""
+    """Read everything once and count the segments, so that a bad file is found before hours of work."""
     corpora = list(corpora)
     skipped = Skipped()
     total = 0
@@ -132,7 +132,7 @@ def survey(corpora: Iterable[Corpus], *, limit: int | None = None) -> int:
 
 
 def one_line(text: str) -> str:
-    """A segment is one line: runs of white space, line breaks among them, become one space."""
+    """The text on one line: runs of white space, including line breaks, become one space."""
     return " ".join(text.split())
 
 
@@ -151,14 +151,14 @@ def read_aligned(source: Path, target: Path) -> Iterator[Unit]:
 
 
 def reader_for(path: Path) -> Reader:
-    """The reader that the file's ending asks for."""
+    """The reader for the file's ending."""
     if ending_of(path) not in READERS:
         raise CorpusError(f"{path}: not one of {', '.join(READERS)}; for two aligned files use --source and --target")
     return READERS[ending_of(path)]
 
 
 def check_plain(*paths: Path) -> None:
-    """Aligned files hold one side each; the lines of a TMX file are not sentences."""
+    """Refuse files that are not plain text: the lines of a TMX file are not sentences."""
     for path in paths:
         if ending_of(path) in READERS:
             raise CorpusError(f"{path}: not plain text; a {ending_of(path)} file goes to --corpus")

@@ -1,4 +1,4 @@
-"""Segments out: a memory as TMX, TSV, CSV or JSONL, each also gzipped; reading it again gives the same pairs."""
+"""Writes segments as TMX, TSV, CSV or JSONL, each also gzipped. Reading the file gives the same segments."""
 
 import csv
 import gzip
@@ -33,9 +33,9 @@ Writer = Callable[[BinaryIO, Iterable[Segment], Languages], None]
 
 
 def write_memory(path: Path, segments: Iterable[Segment], languages: Languages) -> int:
-    """Write a memory in the form that the file's ending asks for; the number of its segments.
+    """Write a memory in the format of the file's ending; return the number of segments.
 
-    The file appears when it is complete. A segment with a character that the form cannot hold is an error.
+    The file appears when it is complete. A character that the format cannot hold is an error.
     """
     check_exportable(path, languages)
     write, illegal = WRITERS[ending_of(path)]
@@ -48,7 +48,7 @@ def write_memory(path: Path, segments: Iterable[Segment], languages: Languages) 
 
 
 def check_exportable(path: Path, languages: Languages) -> None:
-    """Know it before the work: an ending that can be written and, for TMX, two languages that can be told apart."""
+    """Raise before the work begins if the ending is unknown or, for TMX, if both languages are the same."""
     if ending_of(path) not in WRITERS:
         raise CorpusError(f"{path}: not one of {', '.join(WRITERS)}, so it cannot be written")
     if ending_of(path) != ".tmx":
@@ -105,7 +105,7 @@ def write_csv(file: BinaryIO, segments: Iterable[Segment], languages: Languages)
 
 
 class TextAsBytes:
-    """What the csv module needs of a file; a TextIOWrapper would close the one below it."""
+    """The text file that the csv module needs. A TextIOWrapper would close the file below it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -115,20 +115,20 @@ class TextAsBytes:
 
 
 def table_of(segments: Iterable[Segment]) -> Iterator[list[str]]:
-    """A header and a row each; all metadata in one JSON cell, since a stream cannot know all names beforehand."""
+    """A header, then one row per segment. Metadata is one JSON cell: a stream cannot know all names in advance."""
     yield ["source", "target", "corpus", "created", "metadata"]
     for segment in segments:
         cells = [one_line(text) for text in (segment.source, segment.target, segment.corpus, segment.created)]
         yield [*cells, json.dumps(segment.metadata, ensure_ascii=False) if segment.metadata else ""]
 
 
-def write_jsonl(file: BinaryIO, segments: Iterable[Segment], languages: Languages) -> None:  # noqa: ARG001
+def write_json_lines(file: BinaryIO, segments: Iterable[Segment], languages: Languages) -> None:  # noqa: ARG001
     for segment in segments:
         file.write((json.dumps(record_of(segment), ensure_ascii=False) + "\n").encode())
 
 
 def record_of(segment: Segment) -> dict[str, Any]:
-    """An object with the metadata beside the texts."""
+    """A JSON object with texts and metadata."""
     taken = {name: value for name, value in segment.metadata.items() if name in RESERVED}
     own = {name: value for name, value in segment.metadata.items() if name not in RESERVED}
     record = {"source": segment.source, "target": segment.target, "corpus": segment.corpus}
@@ -178,7 +178,7 @@ def properties_of(segment: Segment) -> list[tuple[str, str]]:
 
 
 def is_attribute(name: str, segment: Segment) -> bool:
-    """Without a time of creation a reader would take the change's for it, so that one becomes a property."""
+    """Whether metadata becomes an attribute. `changedate` would be read as the creation time if there is none."""
     return name in ATTRIBUTES and (name != "changedate" or bool(segment.created))
 
 
@@ -186,5 +186,5 @@ WRITERS: dict[str, tuple[Writer, re.Pattern[str]]] = {
     ".tmx": (write_tmx, NOT_XML),
     ".tsv": (write_tsv, NOT_TABLE),
     ".csv": (write_csv, NOT_TABLE),
-    ".jsonl": (write_jsonl, NOT_UNICODE),
+    ".jsonl": (write_json_lines, NOT_UNICODE),
 }

@@ -1,4 +1,4 @@
-"""Files of strangers: opened, unpacked, decoded, and never more of one line in memory than is reasonable."""
+"""Untrusted input files: opened, decompressed, decoded, with a limit on the length of a line."""
 
 import codecs
 import gzip
@@ -32,7 +32,7 @@ def ending_of(path: Path) -> str:
 
 
 def check_readable(path: Path) -> None:
-    """A regular file that may be read: a corpus is read more than once, so a pipe will not do."""
+    """Raise unless the file is regular and readable. A corpus is read more than once, so a pipe is refused."""
     try:
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -44,13 +44,13 @@ def check_readable(path: Path) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What the system says, without the file's name."""
+    """The system's error message without the file name."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked where its name ends in .gz."""
+    """The file's bytes, decompressed if its name ends in .gz."""
     try:
         with cast(BinaryIO, gzip.open(path, "rb")) if is_gzipped(path) else path.open("rb") as file:
             yield file
@@ -59,13 +59,13 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_lines(path: Path, *, encoding: str = "utf-8") -> Iterator[str]:
-    """Lines of text without their line ends; the encoding must write line ends and ASCII as ASCII does."""
+    """Lines without their line ends. The encoding must be a superset of ASCII."""
     with open_binary(path) as file:
         yield from decoded_lines(file, path, encoding)
 
 
 def read_wide_lines(path: Path) -> Iterator[str]:
-    """Lines of UTF-8, or of UTF-16 where the file begins with its byte order mark."""
+    """Lines of UTF-8, or of UTF-16 if the file begins with a byte order mark."""
     with open_binary(path) as file:
         if file.read(2) in UTF16_MARKS:
             file.seek(0)

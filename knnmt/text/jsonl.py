@@ -1,4 +1,4 @@
-"""JSON lines: an object a pair, its other texts kept as metadata."""
+"""JSON lines: one object per pair; other text fields become metadata."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ def read_jsonl(path: Path, languages: Languages) -> Iterator[Unit]:
 
 
 def unit_of_line(line: str, languages: Languages) -> Unit:
-    """The pair of one JSON object; ValueError says what is wrong with it."""
+    """The pair of one JSON object. Raises ValueError if there is none."""
     record = json.loads(line, object_pairs_hook=object_of_pairs)
     if not isinstance(record, dict):
         raise ValueError("not an object with 'source' and 'target'")
@@ -35,7 +35,7 @@ def unit_of_line(line: str, languages: Languages) -> Unit:
 
 
 def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A name that stands twice would hide one of its values."""
+    """The object as a dictionary. A repeated name is an error, because one value would be lost."""
     record = dict(pairs)
     if len(record) < len(pairs):
         times = Counter(name for name, _ in pairs)

@@ -32,7 +32,7 @@ NLLB_NAMES = {
 
 
 def model_code(language: str, known: Iterable[str], flag: str) -> str:
-    """The model's own code for a language; an error that names the flag where there is none or more than one."""
+    """The model's code for a language. No match or several are an error that names the flag."""
     codes = sorted(known)
     for name in names_of(language):
         wanted = name.lower()
@@ -46,7 +46,7 @@ def model_code(language: str, known: Iterable[str], flag: str) -> str:
 
 
 def names_of(language: str) -> Iterator[str]:
-    """What a model may call it, likeliest first: `de-AT` is `de` where a model does not tell regions apart.
+    """Possible codes of a model, most likely first: `de-AT` can be `de`.
 
     `zh-TW` and `zh-HK` write another script, so they are never taken for `zh`.
     """
@@ -72,7 +72,7 @@ def base_language(code: str | None) -> str:
 
 
 def best_first(items: Iterable[tuple[str, Item]], wanted: str, other: str) -> list[Item]:
-    """What is in the wanted language: under its own code first, then under a regional one that is not the other's."""
+    """Items in the wanted language: exact codes first, then regional codes that do not fit the other language."""
     coded = [(normal_code(code), item) for code, item in items]
     exact = [item for code, item in coded if code == normal_code(wanted)]
     apart = (normal_code(wanted), normal_code(other))

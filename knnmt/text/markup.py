@@ -1,6 +1,6 @@
-"""XML of strangers, one unit at a time: entities and the network off, and nothing kept that has been read."""
+"""Untrusted XML, one unit at a time: no entities, no network, and elements are freed after use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -8,6 +8,8 @@ from lxml import etree
 
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import LONGEST
+
+MOST_TAGS = 1 << 19  # between the ends of two units
 
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -23,6 +25,7 @@ class Dialect:
     root: str
     unit: str
     around: tuple[str, ...] = ()  # elements that hold units; emptied when they end
+    declares: tuple[str, ...] = ()  # attributes of the root that a reader needs
 
     @property
     def short(self) -> str:
@@ -30,67 +33,120 @@ class Dialect:
 
 
 class Metered:
-    """A file that ends with an error when the parser has had too much of it without finishing a unit."""
+    """A file that raises when the parser has read too much without the end of a unit.
+
+    Tags are limited too, because a tag of six bytes becomes a node of more than a hundred.
+    """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.file, self.name = file, name
-        self.taken = 0
+        self.taken = self.tags = 0
 
     def read(self, size: int = -1) -> bytes:
         data = self.file.read(size)
         self.taken += len(data)
+        self.tags += data.count(b"<")
         if self.taken > LONGEST:
             raise CorpusError(f"{self.name}: more than {LONGEST >> 20} MB without the end of a unit")
+        if self.tags > MOST_TAGS:
+            raise CorpusError(f"{self.name}: more than {MOST_TAGS:,} tags without the end of a unit")
         return data
+
+    def unit_ended(self) -> None:
+        self.taken = self.tags = 0
 
 
 def read_units(file: BinaryIO, name: str, dialect: Dialect) -> Iterator[Any]:
-    """One element a unit, emptied when the next is asked for."""
+    """Yield one element per unit. It is emptied when the next one is requested."""
     metered = Metered(file, name)
     events = etree.iterparse(metered, tag=[f"{{*}}{tag}" for tag in (dialect.unit, *dialect.around)], **SAFELY)
     done = 0
     try:
         for _, element in events:
-            if etree.QName(element).localname == dialect.unit:
+            if local_name(element) == dialect.unit:
                 yield element
                 done += 1
-                metered.taken = 0
+                metered.unit_ended()
             forget(element)
     except etree.XMLSyntaxError as error:
         raise CorpusError(f"{name}: broken {dialect.short} after unit {done}: {reason_of(error, events)}") from error
 
 
 def read_root(file: BinaryIO, name: str, dialect: Dialect) -> dict[str, str]:
-    """The attributes of the first element, by which another kind of file is known before all of it is in memory."""
+    """The attributes of the root. Another kind of file is recognised before it is read as a whole."""
     events = etree.iterparse(Metered(file, name), events=("start",), **SAFELY)
     try:
         _, root = next(events)
     except etree.XMLSyntaxError as error:
         raise CorpusError(f"{name}: not {dialect.name} file: {reason_of(error, events)}") from error
-    kind = etree.QName(root).localname
+    kind = local_name(root)
     if kind != dialect.root:
         raise CorpusError(f"{name}: not {dialect.name} file: its first element is <{kind}>, not <{dialect.root}>")
     file.seek(0)
-    return {str(key): str(value) for key, value in root.attrib.items()}
+    return {key: str(root.get(key)) for key in dialect.declares if root.get(key) is not None}
+
+
+def local_name(element: Any) -> str:
+    """The name without its namespace. An undeclared prefix stays, and the parser reports it later."""
+    return str(element.tag).rpartition("}")[2]
 
 
 def reason_of(error: Any, events: Any) -> str:
-    """What the parser says, in one line; its log knows of undefined entities, the exception does not."""
+    """The parser's message in one line. Undefined entities are only in its log, not in the exception."""
     last = events.error_log.last_error
     return " ".join((f"{last.message} (line {last.line})" if last else str(error.msg)).split())
 
 
 def forget(element: Any) -> None:
-    """Free an element that has been read, and the empty shells of those before it."""
+    """Free an element and the empty elements before it."""
     element.clear()
     while element.getprevious() is not None:
         del element.getparent()[0]
 
 
 def text_inside(element: Any, name: str, number: int) -> str:
-    """All text of an element; an entity in it is an error, since leaving it out would change the text."""
+    """All text of an element. An entity is an error, because leaving it out would change the text."""
     if len(element) == 0:
         return str(element.text or "")
     for entity in element.iter(etree.Entity):
-        raise CorpusError(f"{name}: unit {number} uses the entity {entity.text}; entities are not resolved")
+        raise unresolved(entity, name, number)
     return "".join(element.itertext())
+
+
+class Mark(str):
+    """The place of a tag among pieces of text."""
+
+    __slots__ = ()
+
+
+OPENED, CLOSED, SINGLE = Mark("<"), Mark(">"), Mark("/")
+
+
+def without_tags(pieces: Iterable[str]) -> str:
+    """Pieces of text and marks as the text that a model sees: tags that part two words become a space.
+
+    `one<x/>two` and `<g>one</g><g>two</g>` are two words, `<g>F</g>ile` is one.
+    """
+    text: list[str] = []
+    tags = ""  # since the last piece of text
+    for piece in pieces:
+        if isinstance(piece, Mark):
+            tags += piece
+        elif piece:
+            apart = SINGLE in tags or CLOSED + OPENED in tags
+            if apart and text and text[-1][-1].isalnum() and piece[0].isalnum():
+                text.append(" ")
+            text.append(piece)
+            tags = ""
+    return "".join(text)
+
+
+def mark_of(kind: str) -> Mark:
+    """The mark of a tag that stands alone, by the name of its element."""
+    if kind in ("bpt", "bx", "sc"):
+        return OPENED
+    return CLOSED if kind in ("ept", "ex", "ec") else SINGLE
+
+
+def unresolved(entity: Any, name: str, number: int) -> CorpusError:
+    return CorpusError(f"{name}: unit {number} uses the entity {entity.text}; entities are not resolved")

@@ -1,11 +1,16 @@
-"""What a translation must repeat letter for letter: placeholders, tags and entities."""
+"""What a translation must repeat letter for letter: placeholders, tags, entities, addresses."""
 
 import re
 from collections import Counter
 
 PLACEHOLDER = re.compile(
     r"""
-      </?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>                    # <x id="1"/>, <g id="1">, </g>, <br>
+      (?:https?|ftps?|file)://[^\s<>"'“”«»]*[^\s<>"'“”«».,;:!?()\[\]]   # https://example.org/a?b=c
+    | (?<![\w.])www\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>"']*[^\s<>"'.,;:!?()\[\]{}])?   # www.example.org/a
+    | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+            # name@example.org
+    | \[X\d+X\]                                             # [X10X]
+    | \{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}   # {n, plural, …}
+    | </?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>                    # <x id="1"/>, <g id="1">, </g>, <br>
     | &(?:[A-Za-z]\w*|\#\d+|\#[xX][0-9A-Fa-f]+);             # &amp;, &#228;, &#xE4;
     | \$?\{\{[^{}]+\}\}                                      # {{name}}
     | \$\{[^{}\s]+\}                                         # ${var}

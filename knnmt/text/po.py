@@ -1,10 +1,10 @@
 """Catalogues of gettext (PO), read entry by entry with polib."""
 
 import codecs
-import gettext
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,18 @@ import polib
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import LONGEST, open_binary, read_lines
 from knnmt.text.languages import same_language
+from knnmt.text.plurals import parsed_rule
 from knnmt.text.units import Languages, Unit
 
 # A line that is neither blank nor a comment. polib itself would cut the last character of an unclosed string.
 STATEMENT = re.compile(r'((msgctxt|msgid|msgid_plural|msgstr|msgstr\[\d\])\s*)?"(?:[^"\\]|\\.)*"')
 OBSOLETE = re.compile(r"#~\|?\s?")
 CHARSET = re.compile(rb"Content-Type:[^\n]*?charset=([\w.:-]+)", re.IGNORECASE)
+HEADER = re.compile(r'^msgid ""$', re.MULTILINE)
 HEADER_BYTES = 1 << 16
 BLOCK = 1 << 16  # characters that are parsed at once
+
+LINE_END = "\0"  # between lines that were joined; no file that is read has this character
 
 # polib takes comments before the first entry of a text for comments on the whole, so the first entry is this one.
 GUARD = 'msgid "guard"\nmsgstr "guard"\n'
@@ -35,7 +39,7 @@ class Entry:
 
 
 def read_po(path: Path, languages: Languages) -> Iterator[Unit]:
-    """The messages of a catalogue; its source language is taken to be the wanted one, which it does not name."""
+    """The messages of a catalogue. The source language is assumed to match: PO files do not name it."""
     singular = 0
     for block in blocks_of(read_entries(path)):
         catalogue = parse(block, path)
@@ -47,7 +51,7 @@ def read_po(path: Path, languages: Languages) -> Iterator[Unit]:
 
 
 def blocks_of(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
-    """Some entries at a time: one by one polib would be slow, and all at once would take memory."""
+    """Group entries: one at a time polib is slow, and all at once needs memory."""
     block: list[Entry] = []
     size = 0
     for entry in entries:
@@ -61,7 +65,7 @@ def blocks_of(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
 
 
 def parse(block: list[Entry], path: Path) -> Any:
-    """Entries as a catalogue of their own, behind a guard."""
+    """Parse entries as a catalogue, after a guard entry."""
     try:
         return polib.pofile(GUARD + "".join(entry.text for entry in block), encoding="utf-8")
     except OSError as error:
@@ -75,14 +79,14 @@ def parse(block: list[Entry], path: Path) -> Any:
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
-    """Entries end where the next one begins, with or without a blank line between them."""
+    """Split the file into entries, with or without blank lines between them."""
     lines: list[str] = []
     size = begun = 0
     ended = False  # the last keyword was msgstr, so only more of it can follow
     for number, line in enumerate(read_lines(path, encoding=charset_of(path)), start=1):
         statement = checked_statement(line, f"{path}: line {number}")
         if ended and not statement.startswith(('"', "msgstr")):
-            yield Entry(begun, "\n".join(lines) + "\n")
+            yield entry_of(lines, path, begun)
             lines, size, ended = [], 0, False
         if not lines and statement.startswith('"'):
             raise CorpusError(f"{path}: line {number} is not PO")
@@ -93,9 +97,55 @@ def read_entries(path: Path) -> Iterator[Entry]:
             ended = statement.startswith("msgstr") or (ended and statement.startswith('"'))
         check_size(size, path, begun)
     if ended:
-        yield Entry(begun, "\n".join(lines) + "\n")
+        yield entry_of(lines, path, begun)
     elif any(statement_of(line) for line in lines):
         raise CorpusError(f"{path}: the entry at line {begun} has no msgstr; is the file cut off?")
+
+
+def entry_of(lines: list[str], path: Path, begun: int) -> Entry:
+    text = compact(lines)
+    header = HEADER.search(text)
+    if header and len(text) - header.start() > HEADER_BYTES:
+        raise CorpusError(f"{path}: the header at line {begun} is longer than {HEADER_BYTES >> 10} KB")
+    return Entry(begun, text)
+
+
+def compact(lines: list[str]) -> str:
+    """Join comments of one kind into one line, and the parts of a string.
+
+    polib appends line by line, which takes quadratic time.
+    """
+    shorter: list[str] = []
+    for commented, run in groupby(lines, key=lambda line: not statement_of(line)):
+        join = joined_comments if commented else joined_strings
+        shorter += join(run)
+    return "\n".join(shorter) + "\n"
+
+
+def joined_comments(lines: Iterable[str]) -> list[str]:
+    """Join comments by kind. Previous texts (`#|`) are not used and left out."""
+    texts: dict[str, list[str]] = {"#": [], "#.": []}
+    others = []
+    for line in lines:
+        kind, _, text = line.strip().partition(" ")
+        if kind in texts:
+            texts[kind].append(text)
+        elif kind.startswith("##"):
+            texts["#"].append(line.strip().lstrip("#").removeprefix(" "))
+        elif kind not in ("#|", "#~|"):
+            others.append(line)
+    return [f"{kind} {LINE_END.join(parts)}" for kind, parts in texts.items() if parts] + others
+
+
+def joined_strings(lines: Iterable[str]) -> list[str]:
+    statements: list[list[str]] = []
+    for line in lines:
+        text = statement_of(line)
+        if text.startswith('"') and statements:
+            statements[-1].append(text[1:-1])
+        else:
+            statements.append([line.strip()[:-1]])
+    return ["".join(parts) + '"' for parts in statements]
 
 
 def check_size(size: int, path: Path, begun: int) -> None:
@@ -111,7 +161,7 @@ def checked_statement(line: str, where: str) -> str:
 
 
 def statement_of(line: str) -> str:
-    """What a line says, obsolete or not; nothing where it is a comment."""
+    """The statement on a line, without the mark of obsolete entries; empty for a comment."""
     text = line.strip()
     if text.startswith("#~|") or (text.startswith("#") and not text.startswith("#~")):
         return ""
@@ -138,18 +188,15 @@ def charset_of(path: Path) -> str:
 
 
 def check_language(header: dict[str, str], wanted: str | None, path: Path) -> None:
-    language = header.get("Language", "").partition("@")[0].strip()
+    language = header.get("Language", "").partition("\n")[0].partition("@")[0].strip()
     if language and wanted and not same_language(language, wanted):
         raise CorpusError(f"{path}: has no text in {wanted!r}; its header says {language!r}")
 
 
 def singular_form(header: dict[str, str]) -> int:
-    """The form that the language's rule gives for 1; the first where the header has no rule that works."""
-    match = re.search(r"plural\s*=\s*([^;]+)", header.get("Plural-Forms", ""))
-    try:
-        return gettext.c2py(match.group(1).strip())(1) if match else 0
-    except (ValueError, ArithmeticError, RecursionError):
-        return 0
+    """The plural form for 1 by the header's rule, or form 0 without a valid rule."""
+    rule = parsed_rule(header.get("Plural-Forms", ""))
+    return 0 if rule is None else rule.singular
 
 
 def units_of(message: Any, singular: int) -> Iterator[Unit]:
@@ -169,7 +216,7 @@ def untranslated(target: str) -> str:
 
 
 def plural_pairs(message: Any, singular: int) -> list[tuple[str, int]]:
-    """The form of 1 belongs to the singular, the others to the plural; a single form belongs to both."""
+    """Pair the form for 1 with the singular and the others with the plural. A single form is paired with both."""
     forms = sorted(message.msgstr_plural)
     if len(forms) == 1:
         return [(message.msgid, forms[0]), (message.msgid_plural, forms[0])]
@@ -187,4 +234,4 @@ def facts_of(message: Any) -> dict[str, str]:
         "reference": references,
         "flags": flags,
     }
-    return {name: value for name, value in facts.items() if value}
+    return {name: value.replace(LINE_END, "\n").lstrip("\n") for name, value in facts.items() if value}

@@ -1,4 +1,4 @@
-"""Tables: tab-separated lines and CSV, with columns that are chosen by name or known by their header."""
+"""TSV and CSV, with columns chosen by name or recognised by their header."""
 
 import csv
 import json
@@ -62,7 +62,7 @@ def unit_of_row(cells: list[str], layout: Layout | None) -> Unit:
 
 
 def check_two(cells: list[str], where: str, separator: str) -> None:
-    """A first row that is no header must be a pair."""
+    """Raise unless a first row without header names has two cells."""
     if len(cells) != 2:
         hint = "name source and target in a header, or choose two of its names with --columns"
         raise CorpusError(f"{where} has {counted(cells, separator)} instead of 2; {hint}")
@@ -73,7 +73,7 @@ def counted(cells: list[str], separator: str) -> str:
 
 
 def metadata_cell(fields: dict[str, str]) -> dict[str, str]:
-    """The column that an export writes: a JSON object. Anything else under that name is text like the others."""
+    """The metadata that an export wrote as a JSON object. Anything else in that column is plain text."""
     if not fields.get("metadata", "").startswith("{"):
         return {}
     try:
@@ -88,7 +88,7 @@ def metadata_cell(fields: dict[str, str]) -> dict[str, str]:
 
 
 def layout_of(cells: list[str], languages: Languages, columns: Columns, where: str) -> Layout | None:
-    """What the first row names, or None where it is a pair of sentences."""
+    """The layout that the first row names, or None if it is a sentence pair."""
     names = [cell.strip() for cell in cells]
     if columns is not None:
         sides = tuple(position_of(column, names, where) for column in columns)
@@ -131,7 +131,7 @@ def layout_of_header(names: list[str], source: int, target: int, *, where: str) 
 
 
 def other_name(name: str, position: int) -> str:
-    """The two names with a meaning are known however they are written."""
+    """The name of a metadata column. Reserved names are recognised in any case."""
     return name.lower() if name.lower() in ("created", "corpus", "metadata") else name or f"column {position + 1}"
 
 
@@ -150,7 +150,7 @@ def csv_rows(path: Path) -> tuple[Iterator[Row], str]:
 
 
 def separator_of(line: str) -> str:
-    """Spreadsheets of many countries write semicolons: they are meant where commas would leave one column."""
+    """The separator. Many spreadsheets write semicolons: used if commas give only one column."""
     widths = {separator: width_of(line, separator) for separator in (",", ";", "\t")}
     return "," if widths[","] > 1 else max(widths, key=lambda separator: widths[separator])
 
@@ -167,7 +167,7 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 def guarded(cell: str) -> str:
-    """A cell as an export writes it: with an apostrophe where a spreadsheet would otherwise compute it."""
+    """A cell for export, with an apostrophe before what a spreadsheet would compute."""
     return f"'{cell}" if FORMULA.match(cell) else cell
 
 

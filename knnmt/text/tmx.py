@@ -1,4 +1,4 @@
-"""Translation memories in TMX 1.4, read unit by unit, with what they say of each unit."""
+"""TMX 1.4, read unit by unit with metadata."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +9,25 @@ from lxml import etree
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import open_binary
 from knnmt.text.languages import best_first, listed, same_language
-from knnmt.text.markup import LANG, Dialect, read_root, read_units, text_inside
+from knnmt.text.markup import (
+    CLOSED,
+    LANG,
+    OPENED,
+    Dialect,
+    local_name,
+    mark_of,
+    read_root,
+    read_units,
+    text_inside,
+    unresolved,
+    without_tags,
+)
 from knnmt.text.units import Languages, Unit, joined, utc_time
 
 TMX = Dialect("a TMX", root="tmx", unit="tu")
 
 # Elements whose content is formatting code of the tool that wrote the memory, not text.
-CODES = ("{*}bpt", "{*}ept", "{*}ph", "{*}it", "{*}ut")
+CODES = ("bpt", "ept", "ph", "it", "ut")
 
 # Attributes of units and variants that are kept as metadata under their own names; `creationdate` is the unit's time.
 ATTRIBUTES = (
@@ -31,7 +43,7 @@ def read_tmx_file(path: Path, languages: Languages) -> Iterator[Unit]:
 
 
 def read_tmx(file: BinaryIO, name: str, source_lang: str | None, target_lang: str | None) -> Iterator[Unit]:
-    """The pair of each unit; a side that is missing is empty text. A language of None is the one that it declares."""
+    """The pair of each unit. A missing side is empty. If a language is None, the file's declaration is used."""
     read_root(file, name, TMX)
     found: set[str] = set()
     for number, unit in enumerate(read_units(file, name, TMX), start=1):
@@ -54,7 +66,7 @@ def language_of(variant: Any) -> str:
 def declared_languages(
     unit: Any, codes: set[str], source: str | None, target: str | None, name: str
 ) -> tuple[str, str]:
-    """The source language that the unit or the header names, and the only other one beside it."""
+    """The source language of the unit or the header, and the only other language."""
     source = source or declared_source(unit, target) or only_other(codes, target)
     target = target or only_other(codes, source)
     if source is None or target is None:
@@ -70,7 +82,7 @@ def declared_source(unit: Any, target: str | None) -> str | None:
 
 
 def only_other(codes: set[str], known: str | None) -> str | None:
-    """The language beside the known one, where there is just one."""
+    """The language other than the known one, if there is exactly one."""
     others = [code for code in codes if known and code and not same_language(code, known)]
     return others[0] if len(others) == 1 else None
 
@@ -87,13 +99,25 @@ def first_with_text(variants: list[Any], name: str, number: int) -> tuple[str, l
 
 def plain_text(segment: Any, name: str, number: int) -> str:
     """The text of a segment without its formatting codes; text inside `hi` stays."""
-    if len(segment):
-        etree.strip_elements(segment, *CODES, with_tail=False)
-    return text_inside(segment, name, number)
+    return without_tags(pieces(segment, name, number))
+
+
+def pieces(element: Any, name: str, number: int) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if child.tag is etree.Entity:
+            raise unresolved(child, name, number)
+        if isinstance(child.tag, str) and local_name(child) in CODES:
+            yield mark_of(local_name(child))
+        elif isinstance(child.tag, str):
+            yield OPENED
+            yield from pieces(child, name, number)
+            yield CLOSED
+        yield child.tail or ""
 
 
 def pair_of(unit: Any, source: tuple[str, list[Any]], target: tuple[str, list[Any]], name: str, number: int) -> Unit:
-    """The texts with what the unit and the two variants say of them; a change's time stands in for a missing one."""
+    """The pair with metadata of the unit and both variants. `changedate` replaces a missing `creationdate`."""
     elements = [unit, *target[1], *source[1]]
     metadata = merged([facts_of(element, name, number) for element in elements])
     made, changed = (first_attribute(elements, key) for key in ("creationdate", "changedate"))
@@ -107,8 +131,8 @@ def first_attribute(elements: list[Any], name: str) -> str:
 
 
 def facts_of(element: Any, name: str, number: int) -> dict[str, str]:
-    """Attributes, notes and properties; `corpus` is the name under which a memory was once read."""
-    facts = [(key, str(value)) for key, value in element.items() if key in ATTRIBUTES]
+    """Attributes, notes and properties. `corpus` is left out: an export wrote it."""
+    facts = [(key, str(element.get(key))) for key in element.keys() if key in ATTRIBUTES]  # noqa: SIM118
     facts += [("note", text_inside(note, name, number)) for note in element.iterchildren("{*}note")]
     for prop in element.iterchildren("{*}prop"):
         if prop.get("type") != "corpus":
@@ -117,7 +141,7 @@ def facts_of(element: Any, name: str, number: int) -> dict[str, str]:
 
 
 def merged(several: list[dict[str, str]]) -> dict[str, str]:
-    """Facts of the unit before those of its variants; an attribute has one value, notes and properties have lines."""
+    """Merge facts, the unit's first. An attribute keeps its first value; notes and properties become lines."""
     result: dict[str, str] = {}
     for facts in several:
         for key, value in facts.items():

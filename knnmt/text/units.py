@@ -1,4 +1,4 @@
-"""What every reader gives: a pair of texts, and whatever else its file says of the pair."""
+"""What every reader returns: a pair of texts with metadata."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ Languages = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One pair as it stands in its file; a side that is missing is empty text."""
+    """One pair as it is in its file. A missing side is empty."""
 
     source: str
     target: str
@@ -20,17 +20,17 @@ class Unit:
 
 
 def joined(items: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Values by name; several of one name become its lines."""
-    values: dict[str, str] = {}
+    """Values by name. Several values of one name become lines."""
+    lines: dict[str, list[str]] = {}  # joined once at the end: text that grows line by line takes quadratic time
     for name, value in items:
-        values[name] = f"{values[name]}\n{value}" if name in values else value
-    return values
+        lines.setdefault(name, []).append(value)
+    return {name: "\n".join(values) for name, values in lines.items()}
 
 
 def described(source: str, target: str, fields: dict[str, str], more: dict[str, str]) -> Unit:
-    """A unit whose file gives named fields, and more under names that may mean something else among the fields.
+    """A unit from named fields, and from further metadata whose names may repeat those of fields.
 
-    `created` is the unit's time where it is one. `corpus` is left out: the name under which a file is read replaces it.
+    `created` becomes the unit's time if it is one. `corpus` is left out: the name given to the file replaces it.
     """
     created = utc_time(fields.get("created", ""))
     metadata = {name: value for name, value in fields.items() if not (created and name == "created")} | more

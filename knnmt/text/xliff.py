@@ -1,26 +1,37 @@
-"""XLIFF 1.2 and 2.x, read unit by unit: what is translated, with the tags that a translation must keep."""
+"""XLIFF 1.2 and 2.x, read unit by unit: what is translated, as a model sees it when a document is translated."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-from xml.sax.saxutils import quoteattr
 
 from lxml import etree
 
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import open_binary
 from knnmt.text.languages import listed, same_language
-from knnmt.text.markup import LANG, Dialect, read_root, read_units, text_inside
+from knnmt.text.markup import (
+    CLOSED,
+    LANG,
+    OPENED,
+    Dialect,
+    local_name,
+    mark_of,
+    read_root,
+    read_units,
+    text_inside,
+    unresolved,
+    without_tags,
+)
 from knnmt.text.units import Languages, Unit, joined
 
-XLIFF_1 = Dialect("an XLIFF", root="xliff", unit="trans-unit", around=("group", "file"))
-XLIFF_2 = Dialect("an XLIFF", root="xliff", unit="unit", around=("group", "file"))
+DECLARES = ("version", "srcLang", "trgLang")
+XLIFF_1 = Dialect("an XLIFF", root="xliff", unit="trans-unit", around=("group", "file"), declares=DECLARES)
+XLIFF_2 = Dialect("an XLIFF", root="xliff", unit="unit", around=("group", "file"), declares=DECLARES)
 
-# Elements whose content is code of the original format, as in TMX; their places are not kept.
-CODES = ("bpt", "ept", "it")
-# Elements that a translation must repeat; each is written into the text as a tag with its id.
-EMPTY_TAGS = ("x", "bx", "ex", "ph", "sc", "ec")
-PAIRED_TAGS = ("g", "pc")
+# Elements whose text is no text of the sentence: code of the original format, or what must not be translated. A
+# document's tags are left out in the same way when it is translated, so that its sentences are near to the memory's.
+CODES = ("bpt", "ept", "it", "ph", "x", "bx", "ex", "sc", "ec")
+PROTECTED = ("protected", "x-its-translate-no")
 
 # The states of both specifications.
 FINISHED = ("translated", "signed-off", "reviewed", "final")
@@ -37,9 +48,9 @@ def read_xliff_file(path: Path, languages: Languages) -> Iterator[Unit]:
 
 
 def read_xliff(file: BinaryIO, name: str, source_lang: str | None, target_lang: str | None) -> Iterator[Unit]:
-    """Every segment; those of another language have empty sides, as a missing language has in TMX."""
+    """All segments. Those in other languages have empty sides."""
     root = read_root(file, name, XLIFF_1)
-    version = version_of(root, name)
+    version = major_version(root, name)
     found: set[tuple[str, str]] = set()
     wrong = True
     for number, unit in enumerate(read_units(file, name, XLIFF_1 if version == 1 else XLIFF_2), start=1):
@@ -56,7 +67,7 @@ def read_xliff(file: BinaryIO, name: str, source_lang: str | None, target_lang: 
         raise CorpusError(f"{name}: has no text from {wanted}; it has {listed(pairs)}")
 
 
-def version_of(root: dict[str, str], name: str) -> int:
+def major_version(root: dict[str, str], name: str) -> int:
     version = root.get("version", "")
     if version[:2] not in ("1.", "2."):
         raise CorpusError(f"{name}: XLIFF of version {version!r} cannot be read; 1.0 to 1.2 and 2.x can")
@@ -64,19 +75,15 @@ def version_of(root: dict[str, str], name: str) -> int:
 
 
 def is_wanted(languages: tuple[str, str], *wanted: str | None) -> bool:
-    """A language that the file or the caller does not name is no reason against it."""
+    """Whether languages match. A language that is not named matches all."""
     return all(not has or not wants or same_language(has, wants) for has, wants in zip(languages, wanted, strict=True))
-
-
-def local(element: Any) -> str:
-    return str(etree.QName(element).localname)
 
 
 # XLIFF 1.2
 
 
 def languages_1(unit: Any) -> tuple[str, str]:
-    """What the texts say, or else the file that they stand in."""
+    """The languages of the texts, or else of their file element."""
     file = next(unit.iterancestors("{*}file"), unit)
     sides = [unit.find(f"{{*}}{side}") for side in ("source", "target")]
     codes = ["" if side is None else str(side.get(LANG, "")) for side in sides]
@@ -112,10 +119,10 @@ def marked(side: Any, name: str, number: int) -> dict[str, str]:
 
 
 def unfinished_1(unit: Any, target: Any) -> str:
-    """Why this is no finished translation.
+    """Why this translation is not finished; empty if it is.
 
-    The state decides. A target without one is taken, as the tools mean it that never write states, unless the unit
-    is expressly not approved or the target is the suggestion of a machine or a memory.
+    The state decides. A target without a state counts as finished, because many tools write none, unless the unit is
+    not approved or the target is a suggestion of a machine or a memory.
     """
     state = "" if target is None else str(target.get("state", ""))
     if target is None or state:
@@ -160,12 +167,12 @@ def units_2(unit: Any, name: str, number: int) -> Iterator[Unit]:
 
 
 def text_of(side: Any, name: str, number: int) -> str:
-    """The text of one side; what a translation must repeat stands in it as tags, codes are left out."""
+    """The text of one side without its tags and codes."""
     if side is None:
         return ""
     for entity in side.iter(etree.Entity):
-        raise CorpusError(f"{name}: unit {number} uses the entity {entity.text}; entities are not resolved")
-    return "".join(pieces(side, f"{name}: unit {number}"))
+        raise unresolved(entity, name, number)
+    return without_tags(pieces(side, f"{name}: unit {number}"))
 
 
 def pieces(element: Any, where: str) -> Iterator[str]:
@@ -178,23 +185,20 @@ def pieces(element: Any, where: str) -> Iterator[str]:
 
 
 def inline(element: Any, where: str) -> Iterator[str]:
-    kind = local(element)
-    if kind in EMPTY_TAGS:
-        yield f"<{kind}{reference(element)}/>"
-    elif kind in PAIRED_TAGS:
-        yield f"<{kind}{reference(element)}>"
-        yield from pieces(element, where)
-        yield f"</{kind}>"
-    elif kind == "cp":
+    kind = local_name(element)
+    if kind == "cp":
         yield character(element, where)
-    elif kind not in CODES:
+    elif kind in CODES or is_protected(element):
+        yield mark_of(kind)
+    else:
+        yield OPENED
         yield from pieces(element, where)
+        yield CLOSED
 
 
-def reference(element: Any) -> str:
-    """The attribute by which the original's tag is found again."""
-    name = "id" if element.get("id") is not None else "startRef"
-    return "" if element.get(name) is None else f" {name}={quoteattr(str(element.get(name)))}"
+def is_protected(element: Any) -> bool:
+    """Whether the text inside must not be translated."""
+    return element.get("translate") == "no" or element.get("mtype") in PROTECTED
 
 
 def character(element: Any, where: str) -> str:

@@ -6,7 +6,7 @@ in at their own tokens alone.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnmt.arrays import picked
+from knnmt.engine.projection import NextTokens, Ranking
 from knnmt.engine.stepping import Step, Stepper
 from knnmt.models.translation_model import TranslationModel
 
@@ -53,7 +54,8 @@ class Proposal(NamedTuple):
     score: Callable[[torch.Tensor], torch.Tensor]  # of any given tokens [rows, n]: their scores [rows, n]
 
 
-Propose = Callable[[Step, int], Proposal]  # from what the model's step gave, and how many are wanted
+# From what the model's step gave, how many are wanted, and the number of each row's sentence in the batch, [rows].
+Propose = Callable[[Step, int, torch.Tensor], Proposal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Hypothesis:
     total: float
     tokens: list[int]
     unfinished: bool = False  # the longest output ended it, not the model
+    others: tuple[tuple[int, ...], ...] = ()  # tokens of the next best ones, best first
 
 
 def rules_of(model: TranslationModel, beam: int) -> BeamRules | None:
@@ -121,9 +124,12 @@ def longest_output(model: TranslationModel) -> int:
     return int(model.network.generation_config.max_length or model.positions)
 
 
-def propose_plainly(step: Step, most: int) -> Proposal:
+def propose_plainly(step: Step, most: int, _: torch.Tensor) -> Proposal:
     """The model's own best continuations."""
-    ranking, following = step.following.rank(most), step.following
+    return ranked_alone(step.following, step.following.rank(most))
+
+
+def ranked_alone(following: NextTokens, ranking: Ranking) -> Proposal:
     return Proposal(ranking.logits - ranking.total, ranking.tokens, lambda tokens: following.at(tokens) - ranking.total)
 
 
@@ -134,10 +140,17 @@ class Finished:
         self.rules = rules
         self.best: list[Hypothesis] = []
 
-    def add(self, total: float, tokens: list[int], length: int, *, unfinished: bool = False) -> None:
-        self.best.append(Hypothesis(total / length**self.rules.length_penalty, total, tokens, unfinished))
+    def add(self, total: float, tokens: list[int], length: int, *, unfinished: bool = False) -> Hypothesis:
+        new = Hypothesis(total / length**self.rules.length_penalty, total, tokens, unfinished)
+        self.best.append(new)
         self.best.sort(key=lambda hypothesis: -hypothesis.score)
         del self.best[self.rules.beam :]
+        return new
+
+    def winner(self) -> Hypothesis:
+        """The best, with the others for whoever wants to choose."""
+        best, *others = self.best
+        return replace(best, others=tuple(tuple(other.tokens) for other in others))
 
     def cannot_improve(self, running: float, length: int) -> bool:
         """Whether the best running hypothesis, if it ended now, would not be among the best."""
@@ -154,11 +167,20 @@ class Finished:
 class BeamSearch:
     """The search over one batch of sentences. Its books are numpy's, whose calls are cheaper than torch's."""
 
-    def __init__(self, model: TranslationModel, rules: BeamRules, propose: Propose, *, quick: bool = False) -> None:
+    def __init__(
+        self,
+        model: TranslationModel,
+        rules: BeamRules,
+        propose: Propose,
+        *,
+        aside: Propose | None = None,  # the same, for a question that no token depends on
+        quick: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.model = model
         self.rules = rules
-        self.propose = propose
-        self.stepper = Stepper(model, rules.beam, quick=quick)
+        self.propose, self.aside = propose, aside or propose
+        self.stepper = Stepper(model, rules.beam, quick=quick, dtype=dtype)
         self.device = model.network.device
 
     @torch.inference_mode()
@@ -169,15 +191,19 @@ class BeamSearch:
         # [sentences, beams, time]; at first all beams are one
         self.sequences = np.tile(np.array(self.model.decoder_prefix), (len(ids), 1, 1))
         self.scores = np.zeros((len(ids), 1), np.float32)  # [sentences, beams]
-        self.would_end: NDArray[np.bool_] | None = None  # [sentences, beams], where the end is forced upon all
+        self.forced: Step | None = None  # the last step, where the rules force a token upon all rows
         with self.stepper.attached():
             self._advance(self.stepper.begin(ids, mask))
             while len(self.active):
                 self._advance(self.stepper.step(self._tensor(self.sequences[:, :, -1].reshape(-1))))
-        return [finished.best[0] for finished in self.finished]
+        return [finished.winner() for finished in self.finished]
 
     def _tensor(self, numbers: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(numbers).to(self.device)
+
+    def _sentences(self) -> torch.Tensor:
+        """The number of each row's sentence in the batch."""
+        return self._tensor(np.repeat(self.active, self.scores.shape[1]))
 
     def _advance(self, step: Step) -> None:
         """One step: choose continuations, set the finished ones aside, go on with the others."""
@@ -204,7 +230,7 @@ class BeamSearch:
         if self.rules.forced_end is not None and length == self.rules.max_length - 1:
             return self._forced(step, most, self.rules.forced_end)
         banned = [*self.rules.banned, *([self.rules.end] if length < self.rules.min_length else [])]
-        proposal = self.propose(step, most + len(banned))
+        proposal = self.propose(step, most + len(banned), self._sentences())
         scores, tokens = proposal.scores.cpu().numpy(), proposal.tokens.cpu().numpy()
         if banned and self.rules.renormalize:
             scores = scores - self._share_left(proposal, banned)
@@ -220,23 +246,35 @@ class BeamSearch:
         return left
 
     def _forced(self, step: Step, most: int, token: int) -> tuple[Floats, Numbers]:
-        """One token and no other; it is known which rows would have chosen it anyway."""
+        """One token and no other."""
+        self.forced = step
         rows = self.scores.size
-        self.would_end = (self.propose(step, 1).tokens[:, 0] == token).cpu().numpy().reshape(len(self.active), -1)
         scores = np.full((rows, most), -np.inf, np.float32)
         scores[:, 0] = 0.0
         return scores, np.full((rows, most), token)
 
     def _set_aside(self, scores: Floats, parents: Numbers, tokens: Numbers, ended: NDArray[np.bool_]) -> None:
-        prefix = len(self.model.decoder_prefix)
+        prefix, beams = len(self.model.decoder_prefix), self.scores.shape[1]
         length = self.sequences.shape[-1]  # of the new hypothesis without the start token, as `generate` counts
+        forced: list[tuple[Finished, Hypothesis, int]] = []
         for row, place in zip(*np.nonzero(ended), strict=True):
-            before = self.sequences[row, parents[row, place], prefix:].tolist()
+            parent = parents[row, place]
+            output = [*self.sequences[row, parent, prefix:].tolist(), int(tokens[row, place])]
             finished = self.finished[self.active[row]]
-            ends = tokens[row, place] == self.rules.end and (
-                self.would_end is None or self.would_end[row, parents[row, place]]
-            )
-            finished.add(float(scores[row, place]), [*before, int(tokens[row, place])], length, unfinished=not ends)
+            ends = self.forced is None and output[-1] == self.rules.end
+            hypothesis = finished.add(float(scores[row, place]), output, length, unfinished=not ends)
+            forced.append((finished, hypothesis, row * beams + parent))
+        if self.forced is not None:
+            winners = [each for each in forced if each[0].best[0] is each[1] and each[1].tokens[-1] == self.rules.end]
+            self._find_own_ends(self.forced, winners)
+
+    def _find_own_ends(self, step: Step, winners: list[tuple[Finished, Hypothesis, int]]) -> None:
+        """A best hypothesis is finished where the model would have ended it at this step by itself."""
+        if not winners:
+            return
+        best = self.aside(step, 1, self._sentences()).tokens[:, 0].tolist()
+        for finished, hypothesis, row in winners:
+            finished.best[0] = replace(hypothesis, unfinished=best[row] != self.rules.end)
 
     def _keep_running(self, parents: Numbers, length: int) -> None:
         """Drop the sentences that are done, and bring the caches in line with the beams that go on."""

@@ -1,115 +1,30 @@
-"""Beam search with retrieval: the model's own `generate`, with its distribution mixed at every step."""
+"""Neighbours in decoding: what beam search proposes with them, and a hook that gives them to any `generate`."""
 
-import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from knnmt.engine.keys import Catch, catching_keys
-from knnmt.engine.projection import Ranking
+from knnmt.engine.keys import catching_keys
+from knnmt.engine.projection import AllLogits, NextTokens, Ranking
 from knnmt.engine.stepping import Step
-from knnmt.errors import SettingsError
+from knnmt.errors import ModelError
+from knnmt.mixing.mixer import Mixer
+from knnmt.mixing.mixture import Mixture
+from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.architectures import KeySite
-from knnmt.translate.beam import Proposal, Propose, propose_plainly
-from knnmt.translate.mixing import mix, mix_at, mix_best, neighbour_weights
-from knnmt.translate.retriever import Neighbours, Retriever
-
-PAPER_K = 64
-
-Found = tuple[torch.Tensor, torch.Tensor]  # neighbours' tokens and weights, both [n, k]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
-    """How much to retrieve and how much to trust it; the defaults are the paper's."""
-
-    k: int = PAPER_K
-    temperature: float = 10.0
-    weight: float = 0.5  # of the neighbours' distribution: 0 is the model alone, 1 the neighbours alone
-    beam: int = 5
-    certain: float = 1.0  # where the model gives its best token more than this, nothing is retrieved; 1: always ask
-    exact: bool = False  # the paper's plain method: no quick projection, and retrieval at every step
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise SettingsError(f"--k {self.k}: must be at least 1")
-        if not 0 < self.temperature < math.inf:
-            raise SettingsError(f"--temperature {self.temperature:g}: must be above 0")
-        if not 0 <= self.weight <= 1:
-            raise SettingsError(f"--weight {self.weight:g}: must be between 0 and 1")
-        if self.beam < 1:
-            raise SettingsError(f"--beam {self.beam}: must be at least 1")
-        if not 0 < self.certain <= 1:
-            raise SettingsError(f"--certain {self.certain:g}: must be above 0 and at most 1")
-
-    @property
-    def asks_always(self) -> bool:
-        """Whether neighbours are wanted whatever the model says."""
-        return self.exact or self.certain == 1
-
-    def check_against(self, entries: int) -> None:
-        if self.k > entries:
-            raise SettingsError(f"--k {self.k}: larger than the datastore, which has {entries:,} entries")
-
-
-@contextmanager
-def mixing_in(network: Any, site: KeySite, retriever: Retriever, settings: SearchSettings) -> Iterator[None]:
-    """Inside, the network's logits are those of model and neighbours together; afterwards it is as it was.
-
-    The hook sits on the network's output, so that `generate` applies its own rules (forced first token, minimum
-    length, suppressed tokens) to the mixed distribution and they keep their meaning.
-    """
-    settings.check_against(retriever.entries)
-    with catching_keys(network, site) as catch:
-
-        def mix_output(_: nn.Module, __: Any, output: Any) -> Any:
-            output.logits = mixed_logits(output.logits, catch, retriever, settings)
-            return output
-
-        handle = network.register_forward_hook(mix_output)
-        try:
-            yield
-        finally:
-            handle.remove()
-
-
-def mixed_logits(logits: torch.Tensor, catch: Catch, retriever: Retriever, settings: SearchSettings) -> torch.Tensor:
-    """Logits [batch, time, vocabulary] after retrieval at every position."""
-    if settings.weight == 0:
-        return logits
-    tokens, weights = retrieve(catch.keys, retriever, settings)
-    flat = logits.reshape(-1, logits.shape[-1])
-    weights = weights * asking(flat, settings)[:, None]
-    return mix(flat, tokens, weights, settings.weight).reshape(logits.shape)
-
-
-def asking(logits: torch.Tensor, settings: SearchSettings) -> torch.Tensor:
-    """Whether neighbours have a say in each row of logits, or the model is certain enough without, [n]."""
-    if settings.asks_always:
-        return torch.ones(len(logits), dtype=torch.bool, device=logits.device)
-    return (logits.amax(dim=-1) - logits.logsumexp(dim=-1)).exp() <= settings.certain
-
-
-def retrieve(keys: torch.Tensor, retriever: Retriever, settings: SearchSettings) -> Found:
-    """Neighbours' tokens and weights, both [n, k], for keys [batch, time, dimension] taken row by row."""
-    queries = keys.reshape(-1, keys.shape[-1]).float().cpu().numpy()
-    found = retriever.search(queries, settings.k)
-    return torch.from_numpy(found.tokens).to(keys.device), weights_of(found, settings.temperature).to(keys.device)
-
-
-def weights_of(found: Neighbours, temperature: float) -> torch.Tensor:
-    """The weight of each neighbour, [n, k]."""
-    trust = None if found.trust is None else torch.from_numpy(found.trust)
-    return neighbour_weights(torch.from_numpy(found.distances), temperature, trust)
+from knnmt.translate.beam import Proposal, Propose, propose_plainly, ranked_alone
+from knnmt.translate.retriever import Retriever
+from knnmt.translate.settings import check_enough
 
 
 @dataclass(slots=True)
 class Asked:
-    """How often neighbours were used, and how often the model was certain enough without."""
+    """How often neighbours were used, and how often the mixer did without."""
 
     retrieved: int = 0
     skipped: int = 0
@@ -119,37 +34,133 @@ class Asked:
         return self.skipped / max(1, self.retrieved + self.skipped)
 
 
-def proposing(retriever: Retriever | None, settings: SearchSettings, asked: Asked | None = None) -> Propose:
-    """How beam search finds the best continuations: with neighbours, or plainly; `asked` counts."""
-    counts = asked or Asked()
-    if retriever is None or settings.weight == 0:
+def proposing(retriever: Retriever | None, mixer: Mixer | None, signals: torch.Tensor, asked: Asked) -> Propose:
+    """How beam search finds the best continuations: with neighbours, or plainly.
+
+    `signals` [sentences, signals] are the mixer's, of the sentences of the batch.
+    """
+    if retriever is None or mixer is None:
         return propose_plainly
+    memory = Consulting(retriever, mixer, asked)
 
-    def propose(step: Step, most: int) -> Proposal:
-        following, ranking = step.following, step.following.rank(most)
-        tokens, weights = find_where_unsure(step.keys, ranking, retriever, settings, counts)
-        scores, best = mix_best(ranking, following.at(tokens), tokens, weights, settings.weight)
-
-        def score(wanted: torch.Tensor) -> torch.Tensor:
-            return mix_at(following.at(wanted) - ranking.total, wanted, tokens, weights, settings.weight)
-
-        return Proposal(scores, best, score)
+    def propose(step: Step, most: int, sentences: torch.Tensor) -> Proposal:
+        following = step.following
+        ranking = following.rank(max(most, mixer.needs.ranked))
+        mixture, logits = memory.mixture(step.keys, following, ranking, signals[sentences])
+        if mixture is None:
+            return ranked_alone(following, ranking)
+        scores, best = mixture.best(ranking, logits)
+        return Proposal(scores, best, lambda tokens: mixture.at(following.at(tokens) - ranking.total, tokens))
 
     return propose
 
 
-def find_where_unsure(
-    keys: torch.Tensor, ranking: Ranking, retriever: Retriever, settings: SearchSettings, asked: Asked
-) -> Found:
-    """Neighbours for each of the keys [n, dimension]; where the model is certain, none has any weight."""
-    if settings.asks_always:
-        asked.retrieved += len(keys)
-        return retrieve(keys, retriever, settings)
-    unsure = torch.nonzero(ranking.certainty() <= settings.certain)[:, 0]
-    asked.retrieved += len(unsure)
-    asked.skipped += len(keys) - len(unsure)
-    tokens = keys.new_zeros(len(keys), settings.k, dtype=torch.long)
-    weights = keys.new_zeros(len(keys), settings.k, dtype=torch.float)
-    if len(unsure):
-        tokens[unsure], weights[unsure] = retrieve(keys[unsure], retriever, settings)
-    return tokens, weights
+class Consulting:
+    """A memory and how it is mixed in; `asked` counts."""
+
+    def __init__(self, retriever: Retriever, mixer: Mixer, asked: Asked) -> None:
+        check_enough(mixer.needs.neighbours, retriever.entries)
+        self.retriever, self.mixer, self.asked = retriever, mixer, asked
+
+    def mixture(
+        self, keys: torch.Tensor, following: NextTokens, ranking: Ranking, signals: torch.Tensor
+    ) -> tuple[Mixture | None, torch.Tensor]:
+        """Search and mix for keys [n, dimension] with signals [n, signals]; and the logits of the neighbours' tokens.
+
+        None where no row asks: the model stands alone.
+        """
+        wanted = self.mixer.asks(ranking, signals)
+        if not wanted.any():
+            self.asked.skipped += len(keys)
+            return None, ranking.logits
+        found = self.find(keys, wanted)
+        logits = following.at(torch.from_numpy(found.tokens).to(keys.device))
+        return self.mixer.mixture(found, ranking, logits, signals), logits
+
+    def find(self, keys: torch.Tensor, wanted: torch.Tensor) -> Neighbours:
+        """The neighbours of the keys [n, dimension] that are wanted [n]; the others have none."""
+        rows = np.flatnonzero(wanted.cpu().numpy())
+        self.asked.retrieved += len(rows)
+        self.asked.skipped += len(keys) - len(rows)
+        queries, k = keys.float().cpu().numpy(), self.mixer.needs.neighbours
+        if len(rows) == len(keys):
+            return self.retriever.search(queries, k)
+        return scattered(self.retriever.search(queries[rows], k), rows, len(keys))
+
+
+def scattered(found: Neighbours, rows: Any, count: int) -> Neighbours:
+    """Neighbours of some rows among all; the others have none."""
+    whole = Neighbours.none(count, found.tokens.shape[1])
+    whole.distances[rows], whole.entries[rows], whole.tokens[rows] = found.distances, found.entries, found.tokens
+    if found.trust is None:
+        return whole
+    trust = np.ones_like(whole.distances)
+    trust[rows] = found.trust
+    return Neighbours(whole.distances, whole.entries, whole.tokens, trust)
+
+
+@contextmanager
+def mixing_in(network: Any, site: KeySite, retriever: Retriever, mixer: Mixer) -> Iterator[None]:
+    """Inside, the network's logits are those of model and neighbours together; afterwards it is as it was.
+
+    The hook sits on the network's output, so that `generate` applies its own rules (forced first token, minimum
+    length, suppressed tokens) to the mixed distribution and they keep their meaning. Another one on the encoder sees
+    the sentences: `generate` gives each of them the same number of rows, one after another.
+    """
+    memory = Consulting(retriever, mixer, Asked())
+    with ExitStack() as stack:
+        catch = stack.enter_context(catching_keys(network, site))
+        encoded = stack.enter_context(seeing_sources(network, mixer))
+
+        def mix_output(_: nn.Module, __: Any, output: Any) -> Any:
+            output.logits = mixed_logits(output.logits, catch.keys, memory, encoded.signals)
+            return output
+
+        stack.callback(network.register_forward_hook(mix_output).remove)
+        yield
+
+
+@dataclass(slots=True)
+class Encoded:
+    """The signals of the sentences that the encoder saw last, [sentences, signals]; None before the first."""
+
+    signals: torch.Tensor | None = None
+
+
+@contextmanager
+def seeing_sources(network: Any, mixer: Mixer) -> Iterator[Encoded]:
+    """Inside, the tokens of each sentence that is encoded reach the mixer."""
+    encoded, padding = Encoded(), network.config.pad_token_id
+
+    def look(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        ids = inputs[0] if inputs else named.get("input_ids")
+        if ids is None:
+            raise ModelError("sentences given as embeddings cannot be looked up in a datastore; give input_ids")
+        rows = [[token for token in row if token != padding] for row in ids.tolist()]
+        encoded.signals = mixer.signals(rows).to(ids.device)
+
+    handle = network.get_encoder().register_forward_pre_hook(look, with_kwargs=True)
+    try:
+        yield encoded
+    finally:
+        handle.remove()
+
+
+def mixed_logits(
+    logits: torch.Tensor, keys: torch.Tensor, memory: Consulting, signals: torch.Tensor | None
+) -> torch.Tensor:
+    """Logits [rows, time, vocabulary] after retrieval at every position; keys are [rows, time, dimension]."""
+    flat = logits.reshape(-1, logits.shape[-1])
+    following = AllLogits(flat)
+    by_row = spread(signals, len(logits)).repeat_interleave(logits.shape[1], dim=0)
+    ranking = following.rank(memory.mixer.needs.ranked)
+    mixture, _ = memory.mixture(keys.reshape(-1, keys.shape[-1]), following, ranking, by_row)
+    return logits if mixture is None else mixture.distribution(flat).reshape(logits.shape)
+
+
+def spread(signals: torch.Tensor | None, rows: int) -> torch.Tensor:
+    """The signals of each row's sentence, where each sentence has as many rows as any other."""
+    if signals is None or not len(signals) or rows % len(signals):
+        seen = 0 if signals is None else len(signals)
+        raise ModelError(f"{rows} rows cannot belong to {seen} sentences; call the encoder inside the `with` block")
+    return signals.repeat_interleave(rows // len(signals), dim=0)

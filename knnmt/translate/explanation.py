@@ -10,7 +10,8 @@ tokens, and a sentence's support for the word is what its neighbours hold of tha
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,15 @@ import numpy as np
 import torch
 
 from knnmt.engine.keys import catching_keys
+from knnmt.engine.projection import AllLogits
+from knnmt.mixing.mixer import Mixer
+from knnmt.mixing.mixture import Mixture
+from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.translation_model import TranslationModel
 from knnmt.models.words import widened, word_spans, words_of, written
-from knnmt.store.datastore import Store, StoredSegment
-from knnmt.translate.decoding import SearchSettings, asking, weights_of
-from knnmt.translate.mixing import mix
-from knnmt.translate.retriever import Neighbours, Retriever
+from knnmt.translate.retriever import Located, Retriever
 
+USUAL = {"certain": 1, "exact": False}
 FAINT = 0.1  # a place in a sentence that gives less than this part of what its best place gives is not marked
 
 Span = tuple[int, int]
@@ -62,6 +65,8 @@ class ExplainedToken:
     probability: float
     memory_share: float  # the part of the probability that comes from the neighbours
     neighbours: list[Neighbour]
+    weight: float = 0.0  # of the neighbours at this step
+    temperature: float = 0.0
 
     def supports(self) -> Iterable[tuple[Neighbour, float]]:
         """The neighbours with this very token, each with its part of the memory's share."""
@@ -108,9 +113,8 @@ class Explanation:
     @property
     def setting(self) -> str:
         """In a reader's words, without what is as always."""
-        usual = {"certain": 1, "exact": False}
-        told = {name: value for name, value in self.settings.items() if usual.get(name) != value}
-        return ", ".join(name if value is True else f"{name} {value:g}" for name, value in told.items())
+        told = {name: value for name, value in self.settings.items() if USUAL.get(name) != value}
+        return ", ".join(name if value is True else f"{name} {short(value)}" for name, value in told.items())
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -125,73 +129,104 @@ class Explanation:
         return names if len(set(names.values())) == len(paths) else {path: f"{path}/" for path in paths}
 
 
-def explain_tokens(
-    model: TranslationModel,
-    retriever: Retriever,
-    settings: SearchSettings,
-    source: str,
-    tokens: Sequence[int],
-    translation: str,
-) -> Explanation:
-    """Trace each token and each word of a finished translation to the memory."""
-    ends = written(model, tokens, translation)
-    texts = [translation[ends[position] : ends[position + 1]] for position in range(len(tokens))]
-    explained = trace(model, retriever, settings, source, tokens, texts) if tokens else []
-    groups = words_of(translation, ends)
-    words = [
-        explain_word(translation, span, group, [explained[position] for position in group])
-        for group, span in zip(groups, word_spans(translation, groups, ends), strict=True)
-    ]
-    return Explanation(
-        source=source,
-        translation=translation,
-        source_lang=model.source_lang,
-        target_lang=model.target_lang,
-        settings=asdict(settings),
-        words=words,
-        tokens=explained,
-        cut=len(model.encode_sources([source])[0]) > model.positions,
-    )
+def short(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
-@torch.inference_mode()
-def trace(
-    model: TranslationModel,
-    retriever: Retriever,
-    settings: SearchSettings,
-    source: str,
-    tokens: Sequence[int],
-    texts: Sequence[str],
-) -> list[ExplainedToken]:
-    """Each token with its probabilities and its neighbours."""
-    logits, keys = states(model, source, tokens)
-    found = retriever.search(keys.numpy(), settings.k)
-    weights, asked = weights_of(found, settings.temperature), asking(logits, settings)
-    mixed = mix(logits, torch.from_numpy(found.tokens), weights * asked[:, None], settings.weight).exp()
-    alone = torch.softmax(logits, dim=-1)
-    memory = Memory(model, retriever)
-    explained = []
-    for step, token in enumerate(tokens):
-        by_model = float(alone[step, token])
-        by_neighbours = float(weights[step][torch.from_numpy(found.tokens[step] == token)].sum())
-        explained.append(
-            ExplainedToken(
-                token=model.token_text(token),
-                text=texts[step],
-                model_probability=by_model,
-                neighbour_probability=by_neighbours,
-                probability=float(mixed[step, token]),
-                memory_share=share_of_memory(by_model, by_neighbours, settings.weight * float(asked[step])),
-                neighbours=memory.neighbours(found, weights[step], step),
-            )
+class Tracing:
+    """Traces each token and each word of a finished translation to the memory."""
+
+    def __init__(self, model: TranslationModel, retriever: Retriever, mixer: Mixer, told: dict[str, Any]) -> None:
+        self.model, self.retriever, self.mixer, self.told = model, retriever, mixer, told
+
+    def explain(self, source: str, tokens: Sequence[int], translation: str) -> Explanation:
+        model = self.model
+        ends = written(model, tokens, translation)
+        texts = [translation[ends[position] : ends[position + 1]] for position in range(len(tokens))]
+        explained = self.trace(source, tokens, texts) if tokens else []
+        groups = words_of(translation, ends)
+        words = [
+            explain_word(translation, span, group, [explained[position] for position in group])
+            for group, span in zip(groups, word_spans(translation, groups, ends), strict=True)
+        ]
+        return Explanation(
+            source=source,
+            translation=translation,
+            source_lang=model.source_lang,
+            target_lang=model.target_lang,
+            settings=self.told,
+            words=words,
+            tokens=explained,
+            cut=len(model.encode_sources([source])[0]) > model.positions,
         )
-    return explained
+
+    @torch.inference_mode()
+    def trace(self, source: str, tokens: Sequence[int], texts: Sequence[str]) -> list[ExplainedToken]:
+        """Each token with its probabilities and its neighbours."""
+        steps = self.steps(source, tokens)
+        origins = Origins(self.model, self.retriever)
+        return [self.token(steps, step, texts[step], origins) for step in range(len(tokens))]
+
+    def steps(self, source: str, tokens: Sequence[int]) -> "Steps":
+        """What the search met on its way to these tokens."""
+        source_ids = self.model.fitting_sources([source])[0][0]
+        logits, keys = states(self.model, source_ids, tokens)
+        following = AllLogits(logits)
+        ranking = following.rank(self.mixer.needs.ranked)
+        signals = self.mixer.signals([source_ids]).expand(len(tokens), -1)
+        found = self.retriever.search(keys.numpy(), self.mixer.needs.neighbours)
+        mixture = self.mixer.mixture(found, ranking, following.at(torch.from_numpy(found.tokens)), signals)
+        asked = self.mixer.asks(ranking, signals)[:, None]
+        return Steps(torch.tensor(tokens), logits, found, replace(mixture, weight=mixture.weight * asked))
+
+    @torch.inference_mode()
+    def shares(self, source: str, tokens: Sequence[int]) -> list[float]:
+        """The memory's share of each token."""
+        steps = self.steps(source, tokens)
+        weights = steps.mixture.weight[:, 0].tolist()
+        by_model, by_neighbours, _ = (each.tolist() for each in steps.probabilities)
+        return [share_of_memory(*one) for one in zip(by_model, by_neighbours, weights, strict=True)]
+
+    def token(self, steps: "Steps", step: int, text: str, origins: "Origins") -> ExplainedToken:
+        """One of them."""
+        by_model, by_neighbours, both = (float(each[step]) for each in steps.probabilities)
+        weight = float(steps.mixture.weight[step])
+        return ExplainedToken(
+            token=self.model.token_text(int(steps.tokens[step])),
+            text=text,
+            model_probability=by_model,
+            neighbour_probability=by_neighbours,
+            probability=both,
+            memory_share=share_of_memory(by_model, by_neighbours, weight),
+            weight=weight,
+            temperature=float(steps.mixture.temperature[step]),
+            neighbours=origins.neighbours(steps.found, steps.mixture.weights[step], step),
+        )
 
 
-def states(model: TranslationModel, source: str, tokens: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a finished translation: what the model said, what was found, and how both were mixed."""
+
+    tokens: torch.Tensor  # [steps]
+    logits: torch.Tensor  # [steps, vocabulary]
+    found: Neighbours
+    mixture: Mixture  # its weight is 0 where no neighbours were asked for
+
+    @cached_property
+    def probabilities(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Of each step's token: by the model, by the neighbours, by both, each [steps]."""
+        wanted = self.tokens[:, None]
+        logarithms = torch.log_softmax(self.logits, dim=-1).gather(1, wanted)
+        both = self.mixture.at(logarithms, wanted).exp()
+        return logarithms.exp()[:, 0], self.mixture.mass_of(wanted)[:, 0], both[:, 0]
+
+
+def states(
+    model: TranslationModel, source_ids: Sequence[int], tokens: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits [tokens, vocabulary] and keys [tokens, dimension] at the translation's positions."""
     first = len(model.decoder_prefix) - 1
-    source_ids = model.fitting_sources([source])[0][0]
     with catching_keys(model.network, model.key_site) as catch:
         output = model.network(**model.teacher_forcing([source_ids], [tokens]), use_cache=False)
     return output.logits[0, first:].float().cpu(), catch.keys[0, first:].float().cpu()
@@ -203,29 +238,27 @@ def share_of_memory(by_model: float, by_neighbours: float, weight: float) -> flo
     return from_memory / (from_memory + from_model) if from_memory else 0.0
 
 
-class Memory:
-    """Traces entries to their sentence pairs; what was read or decoded once is kept."""
+class Origins:
+    """The sentence pairs that neighbours come from; what was decoded once is kept."""
 
     def __init__(self, model: TranslationModel, retriever: Retriever) -> None:
         self.model = model
         self.retriever = retriever
-        self._pairs: dict[tuple[str, int], tuple[StoredSegment, list[int]]] = {}
+        self._ends: dict[tuple[str, int], list[int]] = {}
 
     def neighbours(self, found: Neighbours, weights: torch.Tensor, step: int) -> list[Neighbour]:
-        """The neighbours of one step, heaviest first."""
+        """The neighbours of one step, nearest first."""
+        ranks = np.flatnonzero(found.entries[step] >= 0)
+        located = self.retriever.locate(found.entries[step][ranks].tolist())
         return [
-            self.neighbour(int(entry), float(weights[rank]), float(found.distances[step, rank]))
-            for rank, entry in enumerate(found.entries[step])
-            if entry >= 0
+            self.neighbour(one, float(weights[rank]), float(found.distances[step, rank]))
+            for rank, one in zip(ranks, located, strict=True)
         ]
 
-    def neighbour(self, entry: int, weight: float, distance: float) -> Neighbour:
-        store, local = self.retriever.locate(entry)
-        at = np.array([local])
-        pair, ends = self.pair(store, int(store.segment_numbers(at)[0]))
-        position = int(store.gather("positions", at)[0])
+    def neighbour(self, located: Located, weight: float, distance: float) -> Neighbour:
+        pair, position, ends = located.pair, located.position, self.ends(located)
         return Neighbour(
-            token=self.model.token_text(int(store.values[local])),
+            token=self.model.token_text(located.token),
             text=pair.target[ends[position] : ends[position + 1]],
             weight=weight,
             distance=distance,
@@ -234,17 +267,16 @@ class Memory:
             prefix=pair.target[: ends[position]],
             corpus=pair.corpus,
             segment=pair.segment,
-            store=self.retriever.name_of(store),
+            store=located.store,
         )
 
-    def pair(self, store: Store, segment: int) -> tuple[StoredSegment, list[int]]:
-        """A sentence pair, and where in its target each token ends."""
-        name = (str(store.path), segment)
-        if name not in self._pairs:
-            pair = store.segment(segment)
-            tokens = self.model.encode_targets([pair.target])[0]
-            self._pairs[name] = pair, written(self.model, tokens, pair.target)
-        return self._pairs[name]
+    def ends(self, located: Located) -> list[int]:
+        """Where in the pair's target each token ends."""
+        name = (located.store, located.pair.segment)
+        if name not in self._ends:
+            target = located.pair.target
+            self._ends[name] = written(self.model, self.model.encode_targets([target])[0], target)
+        return self._ends[name]
 
 
 def explain_word(translation: str, span: Span, positions: list[int], tokens: Sequence[ExplainedToken]) -> ExplainedWord:

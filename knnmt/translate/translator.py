@@ -4,23 +4,36 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from knnmt.engine.keys import lock_of
+from knnmt.engine.packed import packed_layers
+from knnmt.engine.precision import dtype_of, objection_to_bfloat16
+from knnmt.engine.runtime import lock_of
 from knnmt.errors import SettingsError, StoreError
+from knnmt.layout.manifest import read_manifest
+from knnmt.layout.records import ModelRecord
+from knnmt.mixing.mixer import Mixer
 from knnmt.models.architectures import key_site_of
 from knnmt.models.batching import batches_by_tokens, pad
-from knnmt.models.translation_model import TranslationModel, fingerprint, language_codes, load_model
+from knnmt.models.language_tokens import language_codes
+from knnmt.models.translation_model import TranslationModel, fingerprint, load_model, wrap_model
 from knnmt.progress import Advance
-from knnmt.store.datastore import ModelRecord, Store, read_manifest
+from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
 from knnmt.translate.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
-from knnmt.translate.decoding import Asked, SearchSettings, mixing_in, proposing
-from knnmt.translate.explanation import Explanation, explain_tokens
+from knnmt.translate.decoding import Asked, mixing_in, proposing
+from knnmt.translate.explanation import Explanation, Tracing
+from knnmt.translate.local_retriever import LocalRetriever, SearchedBy
 from knnmt.translate.memories import StorePaths, open_memories
+from knnmt.translate.mixers import fixed_mixer, mixer_for, told
 from knnmt.translate.retriever import Retriever
+from knnmt.translate.settings import TranslateSettings
+
+if TYPE_CHECKING:
+    from knnmt.units.report import Report
 
 BATCH_TOKENS = 768  # padded source tokens a batch, before beams
 
@@ -35,6 +48,7 @@ class Translation:
     log_probability: float = 0.0
     cut: bool = False  # the source was longer than the model can take, and its end was left out
     unfinished: bool = False  # the translation reached the longest output that the model allows
+    others: tuple[tuple[int, ...], ...] = ()  # tokens of the next best translations, best first
 
 
 class Translator:
@@ -44,58 +58,63 @@ class Translator:
     """
 
     def __init__(
-        self, translation_model: TranslationModel, retriever: Retriever | None, settings: SearchSettings
+        self,
+        translation_model: TranslationModel,
+        retriever: Retriever | None,
+        settings: TranslateSettings | None = None,
+        mixer: Mixer | None = None,
     ) -> None:
-        if retriever is not None:
-            settings.check_against(retriever.entries)
+        """Without a mixer, the settings' fixed values mix."""
         self.translation_model = translation_model
+        self.settings = settings or TranslateSettings()
         self.retriever = retriever
-        self.settings = settings
+        self.mixer = (mixer or fixed_mixer(self.settings, retriever.entries)) if retriever else None
+        self.dtype = dtype_of(self.settings.precision)  # of the model's products
         self.asked = Asked()
-        self._reopen: Callable[[], tuple[Retriever, dict[str, Any]]] | None = None
+        self._reopen: Callable[[], LocalRetriever] | None = None
 
     @classmethod
     def from_store(
         cls,
         stores: StorePaths,
+        settings: TranslateSettings | None = None,
         *,
         model: str | None = None,
-        k: int | None = None,
-        temperature: float | None = None,
-        weight: float | None = None,
-        beam: int | None = None,
-        certain: float | None = None,
-        exact: bool = False,
-        nprobe: int | None = None,
-        where: Sequence[str] = (),
         source_lang: str | None = None,
+        searched_by: SearchedBy = LocalRetriever,
+        **options: Any,
     ) -> "Translator":
         """Open one store or several of the same model; what is not given comes from the first store's tuning.
 
-        A store may be given as `NAME=FOLDER:WEIGHT`. `where` holds conditions such as `corpus=house`: only sentence
-        pairs that meet them are ever looked at. `source_lang` is for a model of many languages whose store was made
-        from another one. `exact` is the paper's plain method, without what makes it fast and hardly changes it.
+        A store may be given as `NAME=FOLDER:WEIGHT`. Options are the fields of `TranslateSettings`, such as
+        `from_store(path, beam=1, where=["corpus=house"])`. `source_lang` is for a model of many languages whose store
+        was made from another one. `searched_by` makes the retriever of the stores.
         """
-        retriever = open_retriever(stores, nprobe=nprobe, where=where)
-        given = {"k": k, "temperature": temperature, "weight": weight, "beam": beam, "certain": certain}
+        asked = settings_of(settings, options)
+        retriever = open_retriever(stores, asked, searched_by)
         loaded = model_of_store(retriever.stores[0], model, source_lang)
-        translator = cls(loaded, retriever, replace(settings_for(retriever, **given), exact=exact))
-        translator._reopen = lambda: (open_retriever(stores, nprobe=nprobe, where=where), given)
+        translator = cls.with_memory(loaded, retriever, asked)
+        translator._reopen = lambda: open_retriever(stores, asked, searched_by)
         return translator
+
+    @classmethod
+    def with_memory(cls, model: TranslationModel, retriever: LocalRetriever, asked: TranslateSettings) -> "Translator":
+        """A model and stores that are open already; what is left open in the settings, the stores decide."""
+        return cls(model, retriever, with_precision(retriever, asked), mixer_for(retriever, model, asked))
 
     @classmethod
     def from_model(
         cls,
         model: str,
+        settings: TranslateSettings | None = None,
         *,
         source_lang: str | None = None,
         target_lang: str | None = None,
-        beam: int = 5,
-        exact: bool = False,
+        **options: Any,
     ) -> "Translator":
         """The base model alone."""
         loaded = load_model(model, source_lang=source_lang, target_lang=target_lang)
-        return cls(loaded, None, SearchSettings(beam=beam, weight=0.0, exact=exact))
+        return cls(loaded, None, settings_of(settings, options))
 
     @property
     def model(self) -> Any:
@@ -109,7 +128,12 @@ class Translator:
 
     @property
     def stores(self) -> list[Store]:
-        return self.retriever.stores if self.retriever else []
+        """Those that are searched on this machine."""
+        return self.retriever.stores if isinstance(self.retriever, LocalRetriever) else []
+
+    def told(self) -> dict[str, Any]:
+        """How it mixes, for a reader."""
+        return told(self.mixer, self.settings) if self.mixer else {}
 
     def refresh(self) -> bool:
         """Take up what has changed in the stores since they were opened; tells whether anything has."""
@@ -117,22 +141,35 @@ class Translator:
             return False
         if all(read_manifest(store.path) == store.manifest for store in self.stores):
             return False
-        retriever, given = self._reopen()
-        for store in retriever.stores:
-            check_fingerprint(store, store.manifest.model, self.translation_model.fingerprint, "the one that is loaded")
-        settings = replace(settings_for(retriever, **given), exact=self.settings.exact)
-        settings.check_against(retriever.entries)
+        retriever = self._reopen()
+        if retriever.fingerprint != self.translation_model.fingerprint:
+            raise other_model(self.stores[0], retriever.fingerprint, self.translation_model.fingerprint)
+        mixer = mixer_for(retriever, self.translation_model, self.settings)
         with lock_of(self.model):
-            self.retriever, self.settings = retriever, settings
+            self.retriever, self.mixer = retriever, mixer
         return True
 
     def base(self) -> "Translator":
         """The same model without retrieval."""
-        return Translator(self.translation_model, None, replace(self.settings, weight=0.0))
+        return Translator(self.translation_model, None, self.settings)
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Translations, in the order of the texts; an empty text stays empty."""
         return [translation.text for translation in self.translations(texts)]
+
+    def translate_document(self, source: str | Path, target: str | Path, **options: Any) -> "Report":
+        """Translate a document to a file of the same kind; what came of it is returned.
+
+        Options are the fields of `DocumentSettings`, such as `translate_document("a.xlf", "b.xlf", force=True)`, and
+        `report`: a .html or .json file that tells what is doubtful.
+        """
+        from knnmt.translate.document_runs import DocumentTranslator
+        from knnmt.translate.document_settings import DocumentSettings
+
+        report = options.pop("report", None)
+        settings = DocumentSettings(**options)
+        run = DocumentTranslator(self, settings, report=None if report is None else Path(report))
+        return run.translate([(Path(source), Path(target))])
 
     def translations(
         self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, advance: Advance | None = None
@@ -160,22 +197,34 @@ class Translator:
             ids, mask = pad([sources[row] for row in batch], model.padding)
             ids, mask = ids.to(model.network.device), mask.to(model.network.device)
             with lock_of(model.network):
-                outputs = self._generate(ids, mask) if rules is None else self._search(ids, mask, rules)
+                outputs = (
+                    self._generate(ids, mask)
+                    if rules is None
+                    else self._search(ids, mask, rules, [sources[row] for row in batch])
+                )
             yield from zip(batch, outputs, strict=True)
 
-    def _search(self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules) -> list[Hypothesis]:
+    def _search(
+        self, ids: torch.Tensor, mask: torch.Tensor, rules: BeamRules, sources: list[list[int]]
+    ) -> list[Hypothesis]:
         """Outputs by our own beam search."""
         model = self.translation_model
-        propose = proposing(self.retriever, self.settings, self.asked)
-        return BeamSearch(model, rules, propose, quick=not self.settings.exact).run(ids, mask)
+        signals = self.mixer.signals(sources).to(ids.device) if self.mixer else torch.empty(len(ids), 0)
+        propose, aside = (proposing(self.retriever, self.mixer, signals, counts) for counts in (self.asked, Asked()))
+        quick = not self.settings.exact
+        return BeamSearch(model, rules, propose, aside=aside, quick=quick, dtype=self.dtype).run(ids, mask)
 
     @torch.inference_mode()
     def _generate(self, ids: torch.Tensor, mask: torch.Tensor) -> list[Hypothesis]:
         """Outputs by the model's own `generate`, for rules that only it knows."""
         model, longest = self.translation_model, longest_output(self.translation_model)
-        with self.retrieving():
+        with packed_layers(model.network, dtype=self.dtype), self.retrieving():
             rows = model.network.generate(
-                input_ids=ids, attention_mask=mask, num_beams=self.settings.beam, max_length=longest, **model.generation
+                input_ids=ids,
+                attention_mask=mask,
+                num_beams=self.settings.beam,
+                max_length=longest,
+                **model.generation,
             )
             outputs = [text_tokens(row, model) for row in rows.tolist()]
             return [self._judged(ids[row : row + 1], tokens, longest) for row, tokens in enumerate(outputs)]
@@ -194,24 +243,39 @@ class Translator:
     def _translation(self, text: str, output: Hypothesis, cut: bool) -> Translation:
         model = self.translation_model
         text_out = model.decode(output.tokens)
-        return Translation(text, text_out, tuple(output.tokens), output.total, cut, output.unfinished)
+        return Translation(text, text_out, tuple(output.tokens), output.total, cut, output.unfinished, output.others)
+
+    def alternatives(self, translation: Translation, most: int) -> list[str]:
+        """The next best translations that read differently, best first; those of the last beams, so few."""
+        texts = dict.fromkeys(self.translation_model.decode(tokens) for tokens in translation.others)
+        return [text for text in texts if text and text != translation.text][:most]
 
     def retrieving(self) -> AbstractContextManager[None]:
         """Inside, the model's distribution is the mixed one."""
         model = self.translation_model
-        if self.retriever is None or self.settings.weight == 0:
+        if self.retriever is None or self.mixer is None:
             return nullcontext()
-        return mixing_in(model.network, model.key_site, self.retriever, self.settings)
+        return mixing_in(model.network, model.key_site, self.retriever, self.mixer)
 
     def explain(self, text: str) -> Explanation:
         """The translation, and for each of its tokens the neighbours behind it."""
-        if self.retriever is None:
-            raise StoreError("--store is missing: only a translation with a datastore can be explained")
-        translation = self.translations([text])[0]
+        return self.explain_translation(self.translations([text])[0] if self.retriever else Translation(text, ""))
+
+    def memory_shares(self, translation: Translation) -> list[float]:
+        """For each token of a translation, the part of its probability that comes from the memory."""
+        if self.retriever is None or self.mixer is None or not translation.tokens:
+            return [0.0] * len(translation.tokens)
+        tracing = Tracing(self.translation_model, self.retriever, self.mixer, self.told())
         with lock_of(self.model):
-            return explain_tokens(
-                self.translation_model, self.retriever, self.settings, text, translation.tokens, translation.text
-            )
+            return tracing.shares(translation.source, translation.tokens)
+
+    def explain_translation(self, translation: Translation) -> Explanation:
+        """The same for a translation that was made already."""
+        if self.retriever is None or self.mixer is None:
+            raise StoreError("--store is missing: only a translation with a datastore can be explained")
+        tracing = Tracing(self.translation_model, self.retriever, self.mixer, self.told())
+        with lock_of(self.model), packed_layers(self.model, dtype=self.dtype):
+            return tracing.explain(translation.source, translation.tokens, translation.text)
 
 
 def text_tokens(row: list[int], model: TranslationModel) -> list[int]:
@@ -220,30 +284,36 @@ def text_tokens(row: list[int], model: TranslationModel) -> list[int]:
     return tokens[: tokens.index(model.end_token) + 1] if model.end_token in tokens else tokens
 
 
-def open_retriever(stores: StorePaths, *, nprobe: int | None, where: Sequence[str] = ()) -> Retriever:
+def open_retriever(
+    stores: StorePaths, settings: TranslateSettings | None = None, searched_by: SearchedBy = LocalRetriever
+) -> LocalRetriever:
     """Open one store or several, with the names and weights that were given with them."""
-    memories = open_memories(stores)
+    memories, asked = open_memories(stores), settings or TranslateSettings()
     try:
-        return Retriever(
+        return searched_by(
             [memory.store for memory in memories],
-            nprobe=nprobe,
-            where=[Condition.parse(text) for text in where],
+            nprobe=asked.nprobe,
+            where=[Condition.parse(text) for text in asked.where],
             trust=[memory.weight for memory in memories],
             names=[memory.name for memory in memories],
         )
     except (StoreError, OSError):
         if all(read_manifest(memory.store.path) == memory.store.manifest for memory in memories):
             raise
-        return open_retriever(stores, nprobe=nprobe, where=where)  # a store was changed in this very moment
+        return open_retriever(stores, settings, searched_by)  # a store was changed in this very moment
 
 
-def settings_for(retriever: Retriever, **given: Any) -> SearchSettings:
-    """What the caller gave, else what the first store was tuned to, else the paper's values."""
-    defaults = SearchSettings()
-    tuned = {"k": defaults.k} | (retriever.stores[0].manifest.tuned or {})
-    tuned["k"] = min(tuned["k"], retriever.entries)  # a filter may leave fewer than the store was tuned for
-    chosen = {name: given[name] if given[name] is not None else tuned.get(name) for name in given}
-    return replace(defaults, **{name: value for name, value in chosen.items() if value is not None})
+def settings_of(settings: TranslateSettings | None, options: dict[str, Any]) -> TranslateSettings:
+    """One object, out of one that was given or of its fields."""
+    if "where" in options:
+        options["where"] = tuple(options["where"])
+    return replace(settings, **options) if settings else TranslateSettings(**options)
+
+
+def with_precision(retriever: LocalRetriever, asked: TranslateSettings) -> TranslateSettings:
+    """What the caller asked for; a precision that was left open, as the first store was tuned."""
+    tuned = (retriever.stores[0].manifest.tuned or {}).get("precision")
+    return asked if not tuned or objection_to_bfloat16() else asked.filled({"precision": tuned})
 
 
 def model_of_store(store: Store, name: str | None = None, source_lang: str | None = None) -> TranslationModel:
@@ -264,30 +334,42 @@ def model_of_store(store: Store, name: str | None = None, source_lang: str | Non
 
 def check_fingerprint(store: Store, record: ModelRecord, found: str, name: str) -> None:
     if found != record.fingerprint:
-        raise StoreError(
-            f"{store.path}: made with another model than {name} "
-            f"(fingerprint {record.fingerprint}, not {found}); build it again with this one"
-        )
+        raise other_model(store, record.fingerprint, found, name)
+
+
+def other_model(store: Store, made_with: str, found: str, name: str = "the one that is loaded") -> StoreError:
+    return StoreError(
+        f"{store.path}: made with another model than {name} "
+        f"(fingerprint {made_with}, not {found}); build it again with this one"
+    )
+
+
+def wrapped(network: Any, tokenizer: Any, record: ModelRecord) -> TranslationModel:
+    """A user's own model, as the store knows it."""
+    return wrap_model(
+        network,
+        tokenizer,
+        name=record.name,
+        source_lang=record.source_lang,
+        target_lang=record.target_lang,
+        source_prefix=record.source_prefix,
+        key_site=record.key_site,
+    )
 
 
 @contextmanager
 def attach_retrieval(
-    model: Any,
-    stores: StorePaths,
-    *,
-    tokenizer: Any,
-    k: int | None = None,
-    temperature: float | None = None,
-    weight: float | None = None,
-    certain: float | None = None,
-    nprobe: int | None = None,
-    where: Sequence[str] = (),
+    model: Any, stores: StorePaths, settings: TranslateSettings | None = None, *, tokenizer: Any, **options: Any
 ) -> Iterator[None]:
-    """Add retrieval to a loaded Hugging Face model for the time of a `with` block; your own `generate` call goes on."""
-    retriever = open_retriever(stores, nprobe=nprobe, where=where)
+    """Add retrieval to a loaded Hugging Face model for the time of a `with` block; your own `generate` call goes on.
+
+    Options are the fields of `TranslateSettings`; beams are those of your call.
+    """
+    asked = settings_of(settings, options)
+    retriever = open_retriever(stores, asked)
     record = retriever.stores[0].manifest.model
     check_fingerprint(retriever.stores[0], record, fingerprint(model, tokenizer), "the one given")
-    settings = settings_for(retriever, k=k, temperature=temperature, weight=weight, certain=certain)
-    site = key_site_of(model, record.key_site)
-    with lock_of(model), mixing_in(model, site, retriever, settings):
+    site, dtype = key_site_of(model, record.key_site), dtype_of(with_precision(retriever, asked).precision)
+    mixer = mixer_for(retriever, wrapped(model, tokenizer, record), asked)
+    with lock_of(model), packed_layers(model, dtype=dtype), mixing_in(model, site, retriever, mixer):
         yield

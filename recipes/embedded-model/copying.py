@@ -1,7 +1,8 @@
 """Make pairs that teach a model to copy: the same random thing in the same place on both sides.
 
 A pair is fit if its sides share a number or a name, each standing exactly once on each side. The thing then
-takes its place, or goes around it, or in front of or behind the sentence.
+takes its place, or goes around it, or in front of or behind the sentence. Some pairs are joined with the next, so that
+the same thing stands in several sentences, and a few lines are nothing but things.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 from text import read_lines, read_pairs, write_lines
-from things import TAGS, thing, word
+from things import TAGS, Chooser, thing, word
 
 ANCHOR = re.compile(r"\b(?:[A-Z][\w-]{2,}|\d[\d.,:]*\d|\d)\b")
 AROUND = 0.15  # of the pairs keep what they share and get tags or quotes around it
 OUTSIDE = 0.25  # of the pairs get a further thing in front or behind
 QUOTES = (('"', '"', '"', '"'), ("„", "“", "“", "”"), ("'", "'", "'", "'"), ("»", "«", "“", "”"), ("(", ")", "(", ")"))
+AGAIN = 0.2  # of the things stand in a second place, too
+JOINED = 0.3  # of the pairs are several sentences
+BARE = 0.04  # of the lines are nothing but things
+COMMON = range(200, 20_000)  # ranks of the words of which things are made
 JOINTS = (("", " "), ("", ": "), (" ", ""), (": ", ""), ("", ""))  # after a thing in front, before one behind
 
 
@@ -34,12 +40,12 @@ def put(pair: tuple[str, str], anchor: str, replacements: tuple[str, str]) -> tu
     """Replace the anchor where it stands as a word of its own."""
     place = re.compile(rf"\b{re.escape(anchor)}\b")
     source, target = (
-        place.sub(lambda _, text=text: text, side, count=1) for side, text in zip(pair, replacements, strict=True)
+        place.sub(text.replace("\\", r"\\"), side, count=1) for side, text in zip(pair, replacements, strict=True)
     )
     return source, target
 
 
-def wrapped(anchor: str, choose: Random) -> tuple[str, str]:
+def wrapped(anchor: str, choose: Chooser) -> tuple[str, str]:
     if choose.random() < 0.5:
         opening, closing, target_opening, target_closing = choose.choice(QUOTES)
         inner = choose.choice((anchor, thing(choose)))
@@ -49,7 +55,7 @@ def wrapped(anchor: str, choose: Random) -> tuple[str, str]:
     return both, both
 
 
-def outside(pair: tuple[str, str], choose: Random) -> tuple[str, str]:
+def outside(pair: tuple[str, str], choose: Chooser) -> tuple[str, str]:
     added, (after, before) = thing(choose), choose.choice(JOINTS)
     if (after and not before) or choose.random() < 0.5:
         joint = after or " "
@@ -58,27 +64,48 @@ def outside(pair: tuple[str, str], choose: Random) -> tuple[str, str]:
     return f"{pair[0]}{joint}{added}", f"{pair[1]}{joint}{added}"
 
 
-def augment(pair: tuple[str, str], choose: Random) -> tuple[str, str] | None:
+def augment(pair: tuple[str, str], choose: Chooser) -> tuple[str, str] | None:
     """The pair with something to copy, or None if it has no place for it."""
     places = anchors(*pair)
     if not places:
         return None
     choose.shuffle(places)
+    copied = thing(choose)
     for anchor in places[: choose.choice((1, 1, 2, 3))]:
-        if choose.random() < AROUND:
-            pair = put(pair, anchor, wrapped(anchor, choose))
-        else:
-            copied = thing(choose)
-            pair = put(pair, anchor, (copied, copied))
+        copied = copied if choose.random() < AGAIN else thing(choose)
+        around = choose.random() < AROUND
+        pair = put(pair, anchor, wrapped(anchor, choose) if around else (copied, copied))
     return outside(pair, choose) if choose.random() < OUTSIDE else pair
 
 
-def augmented(pairs: Iterable[tuple[str, str]], *, seed: int, longest: int) -> Iterator[tuple[str, str]]:
+def bare(choose: Chooser) -> tuple[str, str]:
+    """A line that a translation does not change."""
+    line = " ".join(thing(choose) for _ in range(choose.choice((1, 1, 2, 4, 8))))
+    return line, line
+
+
+def lexicon_of(lines: Iterable[str]) -> tuple[str, ...]:
+    """Words of the text that are neither among the most frequent nor rare, in small letters."""
+    counts = Counter(word for line in lines for word in re.findall(r"[A-Za-z]{3,12}", line))
+    return tuple(word.lower() for word, _ in islice(counts.most_common(COMMON.stop), COMMON.start, None))
+
+
+def augmented(
+    pairs: Iterable[tuple[str, str]], *, seed: int, longest: int, lexicon: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
     """Every fit pair once, in the order of the text; a function of the text and the seed."""
-    choose = Random(seed)
+    choose = Chooser(seed)
+    choose.lexicon = tuple(lexicon) or choose.lexicon
+    before: tuple[str, str] | None = None
     for pair in pairs:
-        if max(len(side) for side in pair) <= longest and (made := augment(pair, choose)):
-            yield made
+        if max(len(side) for side in pair) > longest or not (made := augment(pair, choose)):
+            continue
+        if before and max(map(len, (*before, *made))) < longest and choose.random() < JOINED:
+            made = f"{before[0]} {made[0]}", f"{before[1]} {made[1]}"
+        yield made
+        before = made
+        if choose.random() < BARE:
+            yield bare(choose)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -97,8 +124,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_arguments(arguments)
     excluded = frozenset(line for path in options.exclude for line in read_lines(path))
-    pairs = (pair for corpus in options.corpus for pair in read_pairs(*corpus) if pair[0] not in excluded)
-    made = list(augmented(pairs, seed=options.seed, longest=options.longest))
+    pairs = [pair for corpus in options.corpus for pair in read_pairs(*corpus) if pair[0] not in excluded]
+    lexicon = lexicon_of(pair[0] for pair in pairs)
+    made = list(augmented(pairs, seed=options.seed, longest=options.longest, lexicon=lexicon))
     chosen = made if len(made) <= options.pairs else Random(options.seed).sample(made, options.pairs)
     for side, suffix in enumerate(("source", "target")):
         write_lines(Path(f"{options.output}.{suffix}"), (pair[side] for pair in chosen))

@@ -57,7 +57,9 @@ def silence(layer: nn.Module, below: nn.Module) -> None:
     What comes in was normalised with weight w and bias b, so it has about the mean of b and the variance of
     mean(w²) + var(b); normalised again, it takes these two and is what it was.
     """
-    last = below.final_layer_norm
+    last = below.get_submodule("final_layer_norm")
+    if not isinstance(last, nn.LayerNorm):
+        raise TypeError(f"a layer ends in a {type(last).__name__}")
     spread_in = (last.weight.square().mean() + last.bias.var()).sqrt()
     for name, module in layer.named_modules():
         if name.endswith(("out_proj", "fc2")):

@@ -25,7 +25,7 @@ class SmoothedCrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(context: Any, factor: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(context: Any, factor: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = context.saved_tensors
         return gradient if factor == 1 else gradient * factor.to(gradient.dtype), None, None
 

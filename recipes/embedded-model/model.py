@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,12 +90,20 @@ def set_dropout(model: Model, dropout: float) -> None:
     model.config.dropout = dropout
     for module in model.modules():
         if isinstance(getattr(module, "dropout", None), float):
-            module.dropout = dropout
+            setattr(module, "dropout", dropout)  # noqa: B010 - to mypy, an attribute of a module is a tensor
+
+
+def token_of(model: Model, name: str) -> int:
+    """A special token by its name in the config, such as `pad_token_id`."""
+    token = getattr(model.config, name)
+    if token is None:
+        raise RecipeError(f"the model's config names no {name}")
+    return int(token)
 
 
 def loss_sum(model: Model, source: Tensor, target: Tensor, *, smoothing: float) -> tuple[Tensor, int]:
     """The summed loss and the tokens of a batch, (pairs, source length) and (pairs, target length)."""
-    pad, first = model.config.pad_token_id, model.config.decoder_start_token_id
+    pad, first = token_of(model, "pad_token_id"), token_of(model, "decoder_start_token_id")
     given = torch.cat([torch.full_like(target[:, :1], first), target[:, :-1]], dim=1)
     hidden = model.model(input_ids=source, attention_mask=(source != pad).long(), decoder_input_ids=given)[0]
     real = target != pad
@@ -115,10 +124,10 @@ def generation_config(config: Config) -> GenerationConfig:
 
 def export_model(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
     """Write the weights in half precision; the tokenizer's files are the vocabulary's."""
-    exported = type(model)(model.config)
+    exported = copy.deepcopy(model)
     exported.load_state_dict(weights)
     exported.generation_config = generation_config(model.config)
-    exported.half().save_pretrained(folder)
+    nn.Module.half(exported).save_pretrained(folder)
 
 
 def count_parameters(model: nn.Module) -> int:

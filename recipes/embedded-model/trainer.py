@@ -26,7 +26,7 @@ from checkpoint import (
     weight_files,
 )
 from data import Corpus
-from model import count_parameters, export_model, load_model, loss_sum, make_model, set_dropout
+from model import Model, count_parameters, export_model, load_model, loss_sum, make_model, set_dropout, token_of
 from optimizer import make_optimizers, split_like
 from precision import computing, resolve
 from processes import leaders, rank_and_world, share, sum_over_processes
@@ -48,6 +48,7 @@ class Trainer:
         self.settings = settings
         self.parts = parts
         self.stream = Stream([training for training, _ in parts], settings)
+        self.model: Model
         if settings.start:
             self.model = load_model(settings.start)
         else:
@@ -118,7 +119,7 @@ class Trainer:
         return float(loss / target)
 
     def backward(self, pairs: Indices) -> Tensor:
-        pad = self.model.config.pad_token_id
+        pad = token_of(self.model, "pad_token_id")
         source, target = self.stream.source.padded(pairs, pad), self.stream.target.padded(pairs, pad)
         with computing(self.precision):
             loss, tokens = loss_sum(self.model, source, target, smoothing=self.settings.smoothing)
@@ -175,8 +176,8 @@ class Trainer:
     @torch.inference_mode()
     def validation_loss(self, corpus: Corpus) -> float:
         """Without label smoothing, so that its exponential is the perplexity."""
-        self.model.eval()
-        pad = self.model.config.pad_token_id
+        self.model.train(False)
+        pad = token_of(self.model, "pad_token_id")
         lengths = (corpus.source.lengths, corpus.target.lengths)
         batches = bucket(np.arange(len(corpus)), *lengths, tokens=self.settings.tokens)
         total = torch.zeros(2, dtype=torch.float64)  # loss, target tokens

@@ -1,4 +1,7 @@
-"""Turn the results of the recipes into the tables of docs/results.md, each between its two marker comments."""
+"""Turn the results of the recipes into the tables of docs/results.md, each between its two marker comments.
+
+The signatures of the numbers go to docs/results-signatures.md.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ PAPER_DOMAINS = {
     "koran": {"base": 16.30, "in-domain": 19.45, "out-of-domain": 17.99, "all domains": 19.22},
 }
 SIGNIFICANT = 0.05
+SIGNATURES = "results-signatures.md"
 COMMON = ("test", "memory", "entries", "base", "kNN", "gain", "p", "k, T, weight")
 
 
@@ -74,20 +78,19 @@ TABLES: dict[str, Callable[[list[Json]], str]] = {
 }  # fmt: skip
 
 
-def signatures(rows: list[Json]) -> str:
-    """What all rows have in common is said once; each row's own settings are in its line."""
+def signatures(rows: list[Json]) -> list[str]:
+    """What each row's numbers depend on."""
+    own = [row["signature"]["knnmt"] if isinstance(row["signature"], dict) else row["signature"] for row in rows]
+    return list(dict.fromkeys(own))
+
+
+def section(record: Json, name: str) -> str:
+    rows = record["rows"]
     first = rows[0]
     bleu = first["signature"]["bleu"] if isinstance(first["signature"], dict) else first["bleu_signature"]
-    own = [row["signature"]["knnmt"] if isinstance(row["signature"], dict) else row["signature"] for row in rows]
-    lines = "\n".join(dict.fromkeys(own))
     sentences = ", ".join(dict.fromkeys(f"{int(row['sentences']):,}" for row in rows))
-    details = f"<details><summary>Signatures</summary>\n\n```\n{lines}\n```\n</details>"
-    return f"{sentences} sentences. BLEU: `{bleu}`.\n\n{details}"
-
-
-def section(record: Json) -> str:
-    rows = record["rows"]
-    return f"{TABLES[record['recipe']](rows)}\n\n`{record['command']}`: {signatures(rows)}"
+    known = f"[signatures]({SIGNATURES}#{name})"
+    return f"{TABLES[record['recipe']](rows)}\n\n`{record['command']}`: {sentences} sentences. BLEU: `{bleu}`; {known}."
 
 
 def put(page: str, name: str, text: str) -> str:
@@ -104,14 +107,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("results"), help="where the recipes wrote to")
     parser.add_argument("--page", type=Path, default=Path(__file__).parents[2] / "docs" / "results.md")
     given: Any = parser.parse_args(arguments)
-    page = given.page.read_text(encoding="utf-8")
     for name in TABLES:
         file = given.output / "results" / f"{name}.json"
         if file.is_file():
-            page = put(page, name, section(read_json(file)))
+            write(read_json(file), name, given.page)
         else:
             print(f"{file}: not there; its table stays as it is", file=sys.stderr)
-    given.page.write_text(page, encoding="utf-8")
+
+
+def write(record: Json, name: str, page: Path) -> None:
+    """The table into the page, its signatures into the page beside it."""
+    beside = page.with_name(SIGNATURES)
+    page.write_text(put(page.read_text(encoding="utf-8"), name, section(record, name)), encoding="utf-8")
+    lines = "\n".join(signatures(record["rows"]))
+    beside.write_text(put(beside.read_text(encoding="utf-8"), name, f"```\n{lines}\n```"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,29 @@
 """The benchmarks of translating, its phases and searching, at a tiny size: rows, ratios, BLEU and picture."""
 
 import multiprocessing
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from bench import searching
+from bench.ablation import ablation, openings
 from bench.apart import Answer
 from bench.bars import draw_bars
+from bench.peers import peers, write_datastore
 from bench.phases import phases
-from bench.shortcuts import shortcuts
-from bench.similar import Similar
 from bench.systems import Translated, by_generate
 from bench.translating import Plan, measure, open_translators, prepare, share_threads, translating
 from knnmt import Store
 from knnmt.cli.demo import read_demo
 from knnmt.errors import SettingsError
 from knnmt.models.translation_model import TranslationModel
+from knnmt.switches import FAST_PATHS
 
 SENTENCES = 2
 
@@ -88,26 +91,15 @@ def test_rows_ratios_and_bleu(
     assert "knnmt, named" in (tmp_path / "new" / "bars.svg").read_text(encoding="utf-8")
 
 
-def test_shortcuts(store: Store, test_set: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_ablation_leaves_out_each_path_and_all(store: Store, test_set: tuple[Path, Path]) -> None:
     plan = replace(small_plan(store, *test_set), stores=(str(store.path),))
-    result = shortcuts(plan)
-    rows = result["rows"]
-    bleu = {name: row["bleu"] for name, row in rows.items()}
-    # The demo's memory has fewer sentences than that: nothing that a search finds is missing.
-    assert bleu["among 512 similar sentences"] == bleu["search at every step"]
-    assert result["spared"]["the same as one before"] == 0
-    assert "|certain" not in result["signatures"]["knnmt"]
-    assert "among 64 similar sentences" in capsys.readouterr().out
+    left_out = {name: opening.args[1].plain for name, opening in openings(plan).items()}  # type: ignore[attr-defined]
+    assert left_out["none of them"] == tuple(FAST_PATHS)
+    assert (left_out["all"], left_out["all but int8"]) == ((), ("int8",))
+    assert left_out["packed alone"] == tuple(path for path in FAST_PATHS if path != "packed")
+    assert not any("centroids" in name for name in openings(replace(plan, stores=())))
     with pytest.raises(SettingsError, match="one store"):
-        shortcuts(small_plan(store, *test_set))
-
-
-def test_similar_sentences() -> None:
-    """Rare words count most, and so do words of short sentences; a sentence without any is not similar at all."""
-    similar = Similar(["die Datei öffnen", "die Tür öffnen", "die Datei öffnen und dann wieder schließen", "蓝牙设备"])
-    table = {"Datei": [0, 2], "öffnen die Tür": [0, 1], "nichts davon": [], "牙设": [3]}
-    assert {text: similar.nearest(text, 2).tolist() for text in table} == table
-    assert similar.nearest("Datei", 1).tolist() == [0]
+        ablation(small_plan(store, *test_set))
 
 
 @pytest.mark.usefixtures("without_ctranslate2")
@@ -135,12 +127,14 @@ def test_without_references_there_is_no_bleu(store: Store, test_set: tuple[Path,
 
 
 @pytest.mark.usefixtures("same_threads_afterwards")
-def test_ctranslate2_has_two_rows(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+def test_ctranslate2_has_four_rows(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     ready = prepare(replace(small_plan(store, *test_set), threads=1), tmp_path)
-    assert list(ready.systems)[:4] == ["generate", "CTranslate2 float32", "CTranslate2 int8", "knnmt"]
-    stock, converted = (ready.systems[name]().work for name in ("generate", "CTranslate2 float32"))
-    assert converted([ready.text.sources], 1) == stock([ready.text.sources], 1)
+    theirs = [f"CTranslate2 {kind}" for kind in ("float32", "float32, in parts", "int8", "int8, in parts")]
+    assert list(ready.systems)[:6] == ["generate", *theirs, "knnmt"]
+    stock, *converted = (ready.systems[name]().work for name in ("generate", *theirs[:2]))
+    for system in converted:
+        assert system([ready.text.sources], 1) == stock([ready.text.sources], 1)
 
 
 def test_ctranslate2_says_what_generate_says(embedded: TranslationModel, tmp_path: Path) -> None:
@@ -210,3 +204,39 @@ def test_phases_add_up(tmp_path: Path) -> None:
         assert shares["decoder layers"] > 0
     assert result["knnmt"]["mixing"] == 0
     assert result["knnmt, demo's memory"]["mixing"] > 0
+
+
+def test_peers_wants_a_checkout_and_one_store(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^--knn-transformers None: must be a checkout"):
+        peers(small_plan(store, *test_set), None)
+    (tmp_path / "knnlm.py").touch()
+    with pytest.raises(SettingsError, match=r"^--store: peers are compared on one store"):
+        peers(small_plan(store, *test_set), tmp_path)
+
+
+PEER = """
+from pathlib import Path
+import numpy
+
+def get_dstore_path(folder, kind, entries, dimension):
+    return f"{folder}/dstore_{kind}_{entries}_{dimension}"
+
+class KNNSaver:
+    def __init__(self, entries, folder, dimension):
+        self.folder = Path(folder)
+
+    def build_index(self):
+        numpy.savez(self.folder / "seen.npz", keys=self.dstore_keys, values=self.dstore_vals)
+"""
+
+
+def test_a_peer_is_given_the_keys_and_tokens_of_the_store(
+    store: Store, embedded: TranslationModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "knnlm.py").write_text(PEER)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    write_datastore(tmp_path, embedded, store, tmp_path)
+    seen = np.load(tmp_path / "seen.npz")
+    np.testing.assert_array_equal(seen["keys"], store.gather("keys", np.arange(store.entries)))
+    np.testing.assert_array_equal(seen["values"][:, 0], store.gather("values", np.arange(store.entries)))
+    monkeypatch.delitem(sys.modules, "knnlm")

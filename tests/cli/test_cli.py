@@ -163,7 +163,7 @@ def test_verify(run: Run, store: Store, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
     result = run("verify", copy)
     assert result.code == 2
-    assert "values.npy: content differs" in result.err
+    assert "values.npy: damaged" in result.err
 
 
 EVALUATE = "evaluate --source FOLDER/three.de --target FOLDER/three.de"
@@ -216,7 +216,7 @@ WRONG = [
     ("empty test", "evaluate --model MARIAN --source FOLDER/empty.txt --target FOLDER/empty.txt", "empty.txt: empty"),
     ("explain nothing", "explain --store STORE ' '", "empty"),
     ("explain without a store", "explain Hallo", "--store is missing"),
-    ("a file instead of standard input", "translate text.de --store STORE", "it reads standard input"),
+    ("a file instead of standard input", "translate text.de --store STORE", "-o is missing: where does text.de go?"),
     ("not a number", "translate --store STORE --k many", "--k"),
     ("unknown option", "translate --shop STORE", "--shop"),
     ("unknown command", "tranlsate", "tranlsate"),
@@ -381,7 +381,7 @@ def test_a_failing_disk_is_one_line(
     """The build stops, says why, and goes on with --resume when there is room again."""
     import errno
 
-    import knnmt.store.parts as parts
+    import knnmt.layout.parts as parts
 
     numbers = {"full disk": errno.ENOSPC, "read only": errno.EROFS}
 

@@ -14,7 +14,7 @@ from knnmt.engine.keys import catching_keys, teacher_forced_keys
 from knnmt.errors import ModelError
 from knnmt.models.architectures import KeySite, key_site_of, module_at
 from knnmt.models.translation_model import TranslationModel
-from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.settings import TranslateSettings
 
 TOLERANCE = 3e-4  # the keys' values are about 1
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
@@ -174,7 +174,7 @@ def test_no_hook_stays(name: str) -> None:
 def test_keys_are_read_while_another_thread_translates() -> None:
     """A hook sees every forward pass of its network: whoever runs one holds the network's lock."""
     model = tiny_model("marian")
-    translator = Translator(model, None, SearchSettings(beam=2, weight=0))
+    translator = Translator(model, None, TranslateSettings(beam=2, weight=0))
     expected = translator.translate(list(GERMAN))
     inputs = model.teacher_forcing(model.encode_sources(["eins zwei"]), model.encode_targets(["one two"]))
     keys = teacher_forced_keys(model.network, model.key_site, inputs)

@@ -17,7 +17,7 @@ from knnmt.engine.stepping import Step, Stepper
 from knnmt.models.architectures import KeySite, module_at
 from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model
-from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.settings import TranslateSettings
 
 BEAM, STEPS, ROOM = 3, 40, 16  # more tokens than there is room for at first
 
@@ -259,7 +259,7 @@ def test_a_model_built_in_another_way_is_left_to_transformers() -> None:
 )
 def test_hooks_of_a_user_are_called_in_every_batch(path: str) -> None:
     model = tiny_model("marian")
-    translator = Translator(model, None, SearchSettings(beam=2, weight=0))
+    translator = Translator(model, None, TranslateSettings(beam=2, weight=0))
     translator.translate(["eins zwei"])  # the network has been judged, and would be run directly
     calls: list[int] = []
     handle = module_at(model.network, path).register_forward_hook(lambda *_: calls.append(1))

@@ -38,7 +38,8 @@ def test_exactly(packed: bool, large: bool, monkeypatch: pytest.MonkeyPatch) -> 
     best, best_tokens, at, total = parts_of(projection.exactly(states), tokens)
     torch.testing.assert_close(best, logits.topk(10).values)
     assert torch.equal(best_tokens, logits.topk(10).indices)
-    torch.testing.assert_close(at, logits.gather(1, tokens))
+    scale = logits.abs().amax(dim=-1, keepdim=True)  # rounding follows a row's largest numbers
+    torch.testing.assert_close(at / scale, logits.gather(1, tokens) / scale)
     torch.testing.assert_close(total, logits.logsumexp(-1, keepdim=True))
 
 

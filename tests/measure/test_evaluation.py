@@ -25,12 +25,12 @@ from knnmt.measure.evaluation import (
     write_lines,
 )
 from knnmt.text.languages import base_language
-from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.settings import TranslateSettings
 
 
 def translator_into(language: str | None) -> Translator:
     model = replace(tiny_model("marian"), target_lang=language)
-    return Translator(model, None, SearchSettings(weight=0))
+    return Translator(model, None, TranslateSettings(weight=0))
 
 
 @pytest.mark.parametrize(

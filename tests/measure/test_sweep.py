@@ -17,8 +17,8 @@ from knnmt.measure.subsets import Nesting, check_trainable, factory_for, make_su
 from knnmt.measure.sweep import COLUMNS, Axes, Point, Study, Sweep, Table, numbers, plan, sweep
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.versions import changing, commit
-from knnmt.translate.decoding import SearchSettings
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
+from knnmt.translate.settings import TranslateSettings
 
 LINES = 3
 
@@ -89,7 +89,7 @@ def test_all_of_a_store_is_the_store(store: Store, tmp_path: Path) -> None:
     nesting = Nesting(store)
     part = make_subset(store, nesting.entries_of(1), tmp_path, lambda _: None).retriever()
     queries = store.gather("keys", np.arange(30)).astype(np.float32)
-    ours, whole = part.search(queries, 7), Retriever([store]).search(queries, 7)
+    ours, whole = part.search(queries, 7), LocalRetriever([store]).search(queries, 7)
     np.testing.assert_allclose(ours.distances, whole.distances, rtol=1e-5, atol=1e-4)
     assert (ours.tokens == whole.tokens).all()
 
@@ -108,7 +108,7 @@ def test_a_part_has_the_index_of_its_size(store: Store, clustered: Store) -> Non
         check_trainable(clustered, 0.1, 3)
 
 
-BASE = Point(settings=SearchSettings(k=8, temperature=10, weight=0.5, beam=5))
+BASE = Point(settings=TranslateSettings(k=8, temperature=10, weight=0.5, beam=5))
 
 
 def shown(points: list[Point]) -> list[tuple[object, ...]]:
@@ -182,7 +182,7 @@ def test_a_row_is_what_evaluate_says(
     from knnmt.measure.evaluation import evaluate
 
     said = evaluate(Translator.from_store(store.path, k=4, beam=2), *texts)
-    row = swept[0].results[Point(settings=SearchSettings(k=4, beam=2))]
+    row = swept[0].results[swept[0].base]
     assert said.knn
     assert (row.bleu, row.chrf, row.sentences) == (said.knn.bleu, said.knn.chrf, LINES)
     assert row.signature.startswith(said.signature["knnmt"])
@@ -245,7 +245,7 @@ def test_a_store_tuned_to_skip_is_asked_at_every_step(
     assert run("sweep", plain.path, *call, tmp_path / "plain.csv")[0] == 0
     with changing(plain.path) as now:
         commit(now, "tuned", tuned={"certain": 1e-9})
-    assert Translator.from_store(plain.path).settings.certain == 1e-9
+    assert Translator.from_store(plain.path).told()["certain"] == 1e-9
     assert run("sweep", plain.path, *call, tmp_path / "tuned.csv")[0] == 0
     swept = [[row.bleu for row in Table(tmp_path / name).rows.values()] for name in ("plain.csv", "tuned.csv")]
     assert swept[0] == swept[1]

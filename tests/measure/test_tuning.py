@@ -15,8 +15,10 @@ from tiny_models import tiny_folder
 
 from knnmt import CorpusError, Store, StoreError, Translation, Translator
 from knnmt.cli.demo import read_demo
-from knnmt.cli.views import show_tuning, tuned_line
+from knnmt.cli.measuring_view import show_tuning
+from knnmt.cli.store_view import tuned_line
 from knnmt.engine.keys import catching_keys
+from knnmt.layout.manifest import read_manifest
 from knnmt.measure.likelihood import Grid, Observed, Surface, summed_likelihoods, survey_likelihood
 from knnmt.measure.surface import check_drawable, draw_tuning
 from knnmt.measure.tuning import (
@@ -25,19 +27,19 @@ from knnmt.measure.tuning import (
     Jury,
     Tuning,
     choose,
+    paper_settings,
     propose,
     rounds_for,
     tune,
     work_of,
     write_tuning,
 )
+from knnmt.mixing.mixture import mix, neighbour_weights
 from knnmt.progress import Advance
-from knnmt.store.manifest import read_manifest
 from knnmt.store.removing import remove_from_store
 from knnmt.store.versions import locked
-from knnmt.translate.decoding import SearchSettings
-from knnmt.translate.mixing import mix, neighbour_weights
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
+from knnmt.translate.settings import TranslateSettings
 
 INF = np.inf
 LINES = 6
@@ -86,7 +88,9 @@ def survey(translator: Translator, sources: list[str], references: list[str]) ->
 
 
 @torch.inference_mode()
-def brute_force(translator: Translator, sources: list[str], references: list[str], settings: SearchSettings) -> float:
+def brute_force(
+    translator: Translator, sources: list[str], references: list[str], settings: TranslateSettings
+) -> float:
     """Sentence by sentence, with a search of its own for k neighbours and the whole mixed distribution."""
     model, scores = translator.translation_model, []
     assert translator.retriever
@@ -112,7 +116,7 @@ def test_the_grid_is_what_brute_force_says(
     temperature: float,
     weight: float,
 ) -> None:
-    settings = SearchSettings(k=k, temperature=temperature, weight=weight)
+    settings = TranslateSettings(k=k, temperature=temperature, weight=weight)
     assert surface.at(settings) == pytest.approx(brute_force(translator, *texts, settings), abs=1e-4)
 
 
@@ -143,13 +147,13 @@ def test_every_token_is_looked_up_once(
     translator: Translator, texts: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int]] = []
-    search = Retriever.search
+    search = LocalRetriever.search
 
-    def count(self: Retriever, queries: Any, k: int) -> Any:
+    def count(self: LocalRetriever, queries: Any, k: int) -> Any:
         asked.append((len(queries), k))
         return search(self, queries, k)
 
-    monkeypatch.setattr(Retriever, "search", count)
+    monkeypatch.setattr(LocalRetriever, "search", count)
     surface = survey(translator, *texts)
     tokens = sum(map(len, translator.translation_model.encode_targets(texts[1])))
     assert surface.tokens == sum(queries for queries, _ in asked) == tokens
@@ -183,7 +187,7 @@ def test_likelihood_proposes(surface: Surface) -> None:
     assert len({candidate.settings for candidate in candidates}) == len(candidates)
     assert origins["model alone"].settings.weight == 0
     assert origins["likeliest"].likelihood == surface.likelihoods.max()
-    assert SearchSettings(beam=3) in {candidate.settings for candidate in candidates}
+    assert paper_settings(64, 3) in {candidate.settings for candidate in candidates}
     assert all(candidate.likelihood == surface.at(candidate.settings) for candidate in candidates)
 
 
@@ -239,7 +243,7 @@ class Counted(Jury):
 
 
 def test_the_better_ones_are_decoded_on_more_sentences() -> None:
-    candidates = [Candidate(SearchSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
+    candidates = [Candidate(TranslateSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
     jury = Counted(2000)
     assert [candidate.bleu for candidate in choose(jury, candidates)] == [0.9, 0.7, 0.5, 0.2, 0.0]
     assert jury.decoded == {0.0: 200, 0.2: 400, 0.5: 800, 0.7: 800, 0.9: 800}
@@ -252,7 +256,7 @@ def test_short_texts_are_decoded_whole(lines: int, sentences: list[int]) -> None
 
 
 def test_bleu_decides(tuning: Tuning, translator: Translator, texts: tuple[list[str], list[str]]) -> None:
-    best = max(candidate.bleu or 0 for candidate in tuning.candidates if candidate.settings.certain == 1)
+    best = max(candidate.bleu or 0 for candidate in tuning.candidates if candidate.settings.fixed.certain == 1)
     assert (tuning.chosen.bleu or 0) >= best - MOST_LOST
     assert tuning.chosen is tuning.candidates[0]
     again = Jury(translator, *texts).judge(tuning.chosen, LINES)
@@ -280,7 +284,7 @@ def test_translations_are_made_once(
         return [Translation(source, source, ()) for source in sources]
 
     monkeypatch.setattr(Translator, "translations", echo)
-    candidate = Candidate(SearchSettings(k=8), "")
+    candidate = Candidate(TranslateSettings(k=8), "")
     for sentences in (2, 4, 4, 6):
         candidate = jury.judge(candidate, sentences)
     assert made == jury.sources
@@ -296,10 +300,11 @@ def test_the_choice_is_the_new_default(copied: Store, tuning: Tuning) -> None:
     write_tuning(copied, tuning)
     written = read_manifest(copied.path)
     chosen = tuning.chosen.settings
-    settings = Translator.from_store(copied.path).settings
+    opened = Translator.from_store(copied.path)
+    settings = opened.settings
     for name in ("k", "temperature", "weight", "certain"):
-        assert getattr(settings, name) == getattr(chosen, name)
-    assert settings.beam == SearchSettings().beam  # the beam that it was tuned with is no default
+        assert getattr(opened.mixer, name) == getattr(chosen.fixed, name)
+    assert settings.beam == TranslateSettings().beam  # the beam that it was tuned with is no default
     assert Translator.from_store(copied.path, k=3).settings.k == 3
     assert written.change == "tuned"
     changes = {name: getattr(written, name) for name in ("tuned", "change", "changed")}
@@ -324,7 +329,7 @@ def test_a_store_that_changed_meanwhile_keeps_its_change(copied: Store, tuning: 
     remove_from_store(copied.path, segments=[0])
     write_tuning(copied, tuning)
     after = Store.open(copied.path)
-    assert after.removed.tolist() == [0]
+    assert list(after.removed) == [0]
     assert after.manifest.tuned
 
 

@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +18,9 @@ import transformers
 from tiny_models import ARCHITECTURES, ENGLISH, GERMAN, tiny_folder, tiny_model
 
 from knnmt.errors import ModelError
-from knnmt.models.architectures import KEY_SITES
-from knnmt.models.translation_model import TranslationModel, fingerprint, load_model, target_prefix, wrap_model
+from knnmt.models.architectures import ARCHITECTURES as REGISTRY
+from knnmt.models.language_tokens import target_prefix
+from knnmt.models.translation_model import TranslationModel, fingerprint, load_model, wrap_model
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 MULTILINGUAL = [name for name, architecture in ARCHITECTURES.items() if architecture.languages]
@@ -53,7 +56,7 @@ def test_what_the_decoder_is_given(name: str, kind: str, prefix: list[str], told
 
 
 def test_every_known_place_of_the_key_is_tested() -> None:
-    assert {tiny_model(name).network.config.model_type for name in ARCHITECTURES} == set(KEY_SITES)
+    assert {tiny_model(name).network.config.model_type for name in ARCHITECTURES} == set(REGISTRY)
 
 
 @pytest.mark.parametrize(
@@ -388,8 +391,44 @@ def test_an_unknown_kind_of_model_is_told_about_key_site() -> None:
     assert wrapped.dimension == 8
 
 
-def test_marian_loads_without_what_it_never_uses() -> None:
-    loading = "from knnmt.models.translation_model import load_model; load_model('builtin:de-en')"
-    script = f"import sys; {loading}; print('sacremoses' in sys.modules)"
+def test_loading_imports_only_what_it_needs_and_leaves_the_process_as_it_was() -> None:
+    """Marian's tokenizer would import sacremoses; what transformers says is for the user to choose."""
+    script = """
+import logging, sys
+import transformers
+from knnmt import load_model
+from transformers.utils import logging as theirs
+
+before = theirs.get_verbosity(), theirs.is_progress_bar_enabled(), logging.getLogger("huggingface_hub").level
+load_model("builtin:de-en")
+after = theirs.get_verbosity(), theirs.is_progress_bar_enabled(), logging.getLogger("huggingface_hub").level
+print(before == after, "sacremoses" in sys.modules)
+"""
     done = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", script], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert done.stdout == "True False\n", done.stderr
+
+
+def test_sacremoses_can_be_imported_while_a_tokenizer_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "sacremoses", raising=False)
+    tokenizer = tiny_model("marian").tokenizer
+    imported: list[bool] = []
+
+    def watched(*_arguments: Any, **_options: Any) -> Any:
+        thread = Thread(target=lambda: imported.append(import_module("sacremoses") is not None))
+        thread.start()
+        thread.join()
+        return tokenizer
+
+    monkeypatch.setattr(transformers.PreTrainedTokenizerBase, "from_pretrained", watched)
+    load_model(str(tiny_folder("marian")))
+    assert imported == [True]
+
+
+def test_marian_s_tokenizer_is_the_one_of_transformers(tmp_path: Path) -> None:
+    ours, theirs = tiny_model("marian").tokenizer, transformers.AutoTokenizer.from_pretrained(tiny_folder("marian"))
+    assert isinstance(ours, type(theirs))
+    texts = ["Der Akku ist leer.", "„Laden“ — 3 kg …", ""]
+    assert ours(texts) == theirs(texts)
+    assert [ours.normalize(text) for text in texts] == [theirs.normalize(text) for text in texts]
+    ours.save_pretrained(tmp_path)
+    assert type(transformers.AutoTokenizer.from_pretrained(tmp_path)) is type(theirs)

@@ -6,7 +6,15 @@ from typing import Any, cast
 import pytest
 from tiny_models import ARCHITECTURES, ENGLISH, tiny_model
 
-from knnmt.models.words import label, widened, word_spans, words_of, written
+from knnmt.models.words import (
+    label,
+    widened,
+    word_spans,
+    words_of,
+    written,
+    written_by_decoding,
+    written_by_pieces,
+)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -19,6 +27,17 @@ def test_words_of_every_kind_of_tokenizer(name: str) -> None:
         assert [position for word in words for position in word] == list(range(len(ids) - 1))
         labels = [label(model.token_text(token), text[ends[at] : ends[at + 1]]) for at, token in enumerate(ids[:-1])]
         assert not any(mark in "".join(labels) for mark in ("▁", "Ġ", "</w>"))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_pieces_say_what_decoding_says(name: str) -> None:
+    model, made = tiny_model(name), 0
+    for text in [*ENGLISH, "lone  spaces , 7 %s", " <unk> "]:
+        for tokens in (*model.encode_targets([text]), *model.encode_sources([text])):
+            by_pieces = written_by_pieces(model, tokens, text)
+            made += by_pieces is not None
+            assert by_pieces in (None, written_by_decoding(model, tokens, text))
+    assert made or name in ("bart", "fsmt"), "the vocabularies of SentencePiece make up the text"
 
 
 class Pieces:
@@ -54,19 +73,20 @@ GROUPED = [
 def test_grouping(tokens: list[Any], words: list[str]) -> None:
     model: Any = Pieces()
     text = model.decode(tokens)
-    ends = written(model, tokens, text)
+    ends = written_by_decoding(model, tokens, text)
     groups = words_of(text, ends)
     assert [text[start:end] for start, end in word_spans(text, groups, ends)] == words
 
 
 def test_characters_written_in_bytes_are_found() -> None:
     model: Any = Pieces()
-    assert written(model, cast(Any, single_bytes("für")), "für") == [0, 1, 1, 2, 3]
+    assert written_by_decoding(model, cast(Any, single_bytes("für")), "für") == [0, 1, 1, 2, 3]
 
 
 def test_text_that_normalisation_changed_is_still_matched() -> None:
     model: Any = Pieces()
-    assert written(model, cast(Any, single_bytes("5 mm bolt")), "5 ㎜ bolt") == [0, 1, 1, 2, 3, 3, 5, 6, 7, 8]
+    ends = written_by_decoding(model, cast(Any, single_bytes("5 mm bolt")), "5 ㎜ bolt")
+    assert ends == [0, 1, 1, 2, 3, 3, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ from types import SimpleNamespace
 import pytest
 from tiny_models import tiny_folder
 
+from knnmt import __version__
 from knnmt.cli.demo import read_demo
 from knnmt.cli.main import main
 from knnmt.models.translation_model import load_weights
 from knnmt.search.index import TRAINING_KEYS_PER_CLUSTER, automatic_factory
-from knnmt.translate.retriever import WIDER
+from knnmt.translate.searchers import WIDER
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "paper"
 MODULES = sorted(path.stem for path in RECIPE.glob("*.py"))
@@ -257,9 +258,11 @@ def section_of(page: str, name: str) -> str:
 
 
 def test_tables(recipe: SimpleNamespace, results: Path, tmp_path: Path) -> None:
-    page = tmp_path / "results.md"
-    text = (RECIPE.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
-    page.write_text(text, encoding="utf-8")
+    page, beside = (
+        Path(shutil.copy(RECIPE.parents[1] / "docs" / name, tmp_path))
+        for name in ("results.md", "results-signatures.md")
+    )
+    text = page.read_text(encoding="utf-8")
     for _ in range(2):  # the second time changes nothing
         recipe.tables.main(["--output", str(results), "--page", str(page)])
         written = page.read_text(encoding="utf-8")
@@ -270,6 +273,8 @@ def test_tables(recipe: SimpleNamespace, results: Path, tmp_path: Path) -> None:
             section = section_of(written, name)
             assert "| --- |" in section
             assert "nrefs:1" in section
+            assert f"(results-signatures.md#{name})" in section
+            assert section_of(beside.read_text(encoding="utf-8"), name).count(f"|v:{__version__}") >= 1
     assert str(results) not in written
     for kept in (lambda page: page.split("## The paper's")[0], lambda page: section_of(page, "opus-mt")):
         assert kept(written) == kept(text)  # nothing was run for it

@@ -275,11 +275,16 @@ def test_what_both_sides_share(recipe: SimpleNamespace, source: str, target: str
 
 def test_pairs_to_copy(recipe: SimpleNamespace) -> None:
     """Both sides get the same, and the seed decides what."""
-    pairs = [("Tom wohnt in Rom.", "Tom lives in Rome.")] * 300
+    pairs = [("Tom wohnt in Rom.", "Tom lives in Rome.")] * 450
     made = list(recipe.copying.augmented(pairs, seed=1, longest=100))
     assert made == list(recipe.copying.augmented(pairs, seed=1, longest=100))
     assert made != list(recipe.copying.augmented(pairs, seed=2, longest=100))
-    assert len(made) == 300
+    bare = [pair for pair in made if pair[0] == pair[1]]
+    assert len(made) - len(bare) == 450
+    assert bare
+    joined = [pair for pair in made if pair[0].count(" wohnt in Rom.") == 2]
+    assert joined
+    assert all(target.count(" lives in Rome.") == 2 for _, target in joined)
     plain = [(source, target) for source, target in made if "Tom" not in source and target.endswith(" lives in Rome.")]
     copied = [
         (source.removesuffix(" wohnt in Rom."), target.removesuffix(" lives in Rome.")) for source, target in plain
@@ -287,6 +292,16 @@ def test_pairs_to_copy(recipe: SimpleNamespace) -> None:
     same = [source for source, target in copied if source == target]
     assert len(same) > 150
     assert {sign for sign in "${}<>&=#%@_/|" if any(sign in text for text in same)} == set("${}<>&=#%@_/|")
+
+
+def test_things_are_made_of_words_of_the_text(recipe: SimpleNamespace) -> None:
+    """Else a model translates such words wherever they stand."""
+    words = [f"wort{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(600)]
+    lexicon = recipe.copying.lexicon_of(" ".join(words[: 600 - rank]) for rank in range(600))
+    assert lexicon == tuple(words[200:])
+    pairs = [("Tom wohnt in Rom.", "Tom lives in Rome.")] * 300
+    made = recipe.copying.augmented(pairs, seed=1, longest=100, lexicon=lexicon)
+    assert any(word in source for source, _ in made for word in words[200:])
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ from knnmt.store.compacting import compact_store
 from knnmt.store.merging import merge_stores
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
-from knnmt.translate.decoding import SearchSettings
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
+from knnmt.translate.settings import TranslateSettings
 
 DIMENSION = 32
 GRAPH, LIST = "IVF256_HNSW32,PQ16x4fs", "IVF256,PQ16x4fs"
@@ -157,6 +157,6 @@ def test_it_translates_as_exact_search_does(embedded: TranslationModel, tmp_path
     sources = [pair.source for pair in read_demo("memory")[:4]]
     translations = []
     for index in (None, "Flat"):
-        retriever = Retriever([compact_store(store.path, index=index)], nprobe=64)
-        translations.append(Translator(embedded, retriever, SearchSettings(k=4)).translate(sources))
+        retriever = LocalRetriever([compact_store(store.path, index=index)], nprobe=64)
+        translations.append(Translator(embedded, retriever, TranslateSettings(k=4)).translate(sources))
     assert translations[0] == translations[1]

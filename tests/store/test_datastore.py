@@ -1,7 +1,9 @@
 """What a build leaves on disk, against what the model says segment by segment."""
 
 import json
+import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from knnmt import BuildSettings, Corpus, CorpusError, Store, StoreError, build_store
 from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.engine.keys import teacher_forced_keys
+from knnmt.layout.records import FileRecord
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.verification import problems_of
 
@@ -48,7 +51,7 @@ def test_keys_are_those_of_each_segment_alone(store: Store, embedded: Translatio
 @pytest.mark.parametrize("large", [0, 1 << 40])
 def test_gather_in_any_order(store: Store, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the mapping, and row by row from the file; the same entry more than once."""
-    monkeypatch.setattr("knnmt.store.datastore.LARGE", large)
+    monkeypatch.setattr("knnmt.layout.part_files.LARGE", large)
     entries = np.random.default_rng(1).integers(0, store.entries, 2 * store.entries)
     rows = np.concatenate([np.asarray(column) for column in store.columns("keys")])
     np.testing.assert_array_equal(store.gather("keys", entries), rows[entries])
@@ -87,14 +90,34 @@ def flip_last_byte(file: Path) -> None:
 )
 def test_verify_sees_one_changed_byte(copy: Path, file: str) -> None:
     flip_last_byte(copy / file)
+    with_no_heads(copy)
     assert any(file in problem for problem in problems_of(Store.open(copy)))
+
+
+def with_no_heads(copy: Path) -> None:
+    """As stores of earlier versions are: opening compares sizes alone."""
+    manifest = (copy / "manifest.json").read_text()
+    (copy / "manifest.json").write_text(re.sub(r'"head": \d+', '"head": null', manifest))
+
+
+@pytest.mark.parametrize("file", ["parts/000001/values.npy", "parts/000001/segments.parquet", "index.faiss"])
+def test_opening_sees_a_changed_beginning(copy: Path, file: str) -> None:
+    content = (copy / file).read_bytes()
+    (copy / file).write_bytes(b"x" + content[1:])
+    with pytest.raises(StoreError, match=f"{file}: damaged"):
+        Store.open(copy)
+
+
+def record_index(copy: Path) -> None:
+    """Whoever put another index there changed the manifest, too."""
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["indexes"][0]["file"] = asdict(FileRecord.of(copy / "index.faiss"))
+    (copy / "manifest.json").write_text(json.dumps(manifest))
 
 
 def test_verify_sees_an_index_of_other_keys(copy: Path, other_store: Store) -> None:
     shutil.copy(other_store.path / "index.faiss", copy / "index.faiss")
-    manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["indexes"][0]["file"]["bytes"] = (copy / "index.faiss").stat().st_size
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    record_index(copy)
     assert any("entries instead of" in problem for problem in problems_of(Store.open(copy)))
 
 
@@ -105,6 +128,7 @@ def test_verify_sees_an_index_whose_entries_are_in_another_order(copy: Path, sto
     order = np.random.default_rng(0).permutation(store.entries)
     index.add(store.gather("keys", order).astype(np.float32))
     faiss.write_index(index, str(copy / "index.faiss"))
+    record_index(copy)
     assert any("belongs to other parts" in problem for problem in problems_of(Store.open(copy)))
 
 

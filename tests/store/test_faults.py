@@ -4,15 +4,13 @@ import errno
 import os
 import random
 import shutil
-import signal
-import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import faiss
 import pytest
 import torch
+from killing import duration, killed
 from living import HashModel, corpus_of, pairs_in, use_hash_keys
 
 from knnmt import BuildSettings, Store, StoreError, build_store
@@ -65,28 +63,6 @@ def changes(texts: Path, other: Path) -> dict[str, Change]:
         "merge": lambda path: merge_stores(path, [other]),
         "compact": compact_store,
     }
-
-
-def killed(change: Callable[[], object], after: float) -> bool:
-    """Run a change in a process of its own and kill it; tells whether it was still at work."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads: the child uses none
-        child = os.fork()
-    if not child:
-        try:
-            change()
-        finally:
-            os._exit(0)
-    time.sleep(after)
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
-
-
-def duration(change: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    change()
-    return time.perf_counter() - began
 
 
 @pytest.mark.parametrize("name", ["add", "remove", "merge", "compact"])

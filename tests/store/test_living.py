@@ -1,7 +1,6 @@
 """A store that changes: what is added is found, what is removed is not, and nothing else moves."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import faiss
 import numpy as np
@@ -13,11 +12,9 @@ from knnmt.errors import CorpusError, SettingsError
 from knnmt.store.adding import Conflict, add_to_store
 from knnmt.store.compacting import compact_store
 from knnmt.store.filters import Condition
-from knnmt.store.index_files import split_indexes
-from knnmt.store.manifest import FileRecord, IndexRecord, PartRecord
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
 
 pytestmark = pytest.mark.usefixtures("hash_keys")
 
@@ -141,26 +138,6 @@ class TestAdding:
         assert add(store, [(f"satz {n}", f"sentence {n}") for n in range(20)]).compact_suggested
 
 
-def part_of(entries: int) -> PartRecord:
-    return PartRecord("000000", entries, 1, 0, {}, "", {"keys.npy": FileRecord(0, "")})
-
-
-def index_of(entries: int) -> IndexRecord:
-    return IndexRecord("index.faiss", entries, "Flat", None, {}, FileRecord(0, ""))
-
-
-@pytest.mark.parametrize(
-    ("before", "added", "after"),
-    [([100], 5, [100]), ([100, 5], 5, [100]), ([100, 5], 4, [100, 5]), ([100, 50, 9], 20, [100, 50]), ([3], 50, [3])],
-)
-def test_small_indexes_are_taken_in_by_larger_ones(before: list[int], added: int, after: list[int]) -> None:
-    parts = [part_of(entries) for entries in before]
-    manifest = SimpleNamespace(indexes=[index_of(entries) for entries in before], parts=parts)
-    kept, taken = split_indexes(SimpleNamespace(manifest=manifest), added)  # type: ignore[arg-type]
-    assert [index.entries for index in kept] == after
-    assert [index.entries for index in [*kept, *taken]] == before
-
-
 def test_many_small_additions_leave_few_indexes(store: Store) -> None:
     for number in range(40):
         add(store, [(f"satz {number}", f"sentence {number}")])
@@ -218,7 +195,7 @@ class TestRemoving:
     def test_an_empty_store_says_so(self, store: Store) -> None:
         after, _ = remove_from_store(store.path, corpora=["memory"])
         with pytest.raises(StoreError, match="every sentence pair has been removed"):
-            Retriever([after])
+            LocalRetriever([after])
         with pytest.raises(StoreError, match="delete the folder"):
             compact_store(store.path)
 
@@ -233,7 +210,7 @@ def test_what_is_filtered_out_is_never_a_neighbour(
     tmp_path: Path, factory: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For every kind of index, and for the search without one; random filters by removal and by corpus."""
-    monkeypatch.setattr("knnmt.translate.retriever.FEW", few)
+    monkeypatch.setattr("knnmt.translate.local_retriever.FEW", few)
     random = np.random.default_rng(0)
     pairs = [(f"satz {n}", f"sentence {n}") for n in range(300)]
     store = made(tmp_path / "store", pairs, index=factory)
@@ -253,18 +230,17 @@ def test_what_is_filtered_out_is_never_a_neighbour(
 def test_a_filter_that_empties_the_first_store(store: Store, tmp_path: Path) -> None:
     """What is found belongs to the second, with its weight."""
     other = made(tmp_path / "other", [("neu", "new")], "client")
-    retriever = Retriever([store, other], where=[Condition.parse("corpus=client")], trust=[1.0, 3.0])
+    retriever = LocalRetriever([store, other], where=[Condition.parse("corpus=client")], trust=[1.0, 3.0])
     found = retriever.search(everywhere([("neu", "new")]).astype(np.float32), 1)
     assert found.trust is not None
     assert found.trust.tolist() == [[3.0]]
-    located, entry = retriever.locate(int(found.entries[0, 0]))
-    assert located is other
-    assert other.segment(int(other.segment_numbers(np.array([entry]))[0])).source == "neu"
+    located = retriever.locate([int(found.entries[0, 0])])[0]
+    assert (located.store, located.pair.source) == (str(other.path), "neu")
 
 
 def test_more_neighbours_than_are_allowed(store: Store) -> None:
     add(store, [("fremd", "foreign")], name="client")
-    found = Retriever([Store.open(store.path)], where=[Condition.parse("corpus=client")])
+    found = LocalRetriever([Store.open(store.path)], where=[Condition.parse("corpus=client")])
     assert found.entries == 2
     neighbours = found.search(np.zeros((1, 8), np.float32), 10)
     assert (neighbours.entries >= 0).sum() == 2
@@ -272,15 +248,15 @@ def test_more_neighbours_than_are_allowed(store: Store) -> None:
 
 def test_a_filter_that_leaves_nothing_is_an_error(store: Store) -> None:
     with pytest.raises(SettingsError, match=r"--where corpus=x: nothing in .* meets it"):
-        Retriever([store], where=[Condition.parse("corpus=x")])
+        LocalRetriever([store], where=[Condition.parse("corpus=x")])
 
 
 def test_trust_scales_the_mass_of_a_store(store: Store, tmp_path: Path) -> None:
     other = made(tmp_path / "other", [("neu", "new")], "other")
     query = np.zeros((1, 8), np.float32)
-    even = Retriever([store, other]).search(query, 4)
+    even = LocalRetriever([store, other]).search(query, 4)
     assert even.trust is None
-    weighted = Retriever([store, other], trust=[1.0, 0.25]).search(query, 4)
+    weighted = LocalRetriever([store, other], trust=[1.0, 0.25]).search(query, 4)
     np.testing.assert_array_equal(weighted.entries, even.entries)
     of_other = weighted.entries >= store.entries
     assert weighted.trust is not None
@@ -294,7 +270,9 @@ def test_faiss_agrees_on_ids() -> None:
     index.add(np.arange(20, dtype=np.float32)[:, None])
     allowed = np.zeros(20, bool)
     allowed[[3, 9, 17]] = True
+    from knnmt.search.allowed import Allowed
     from knnmt.search.filtered import search_allowed
 
-    _, found = search_allowed(index, np.array([[8.0]], np.float32), 3, allowed)
+    chosen = Allowed(20, np.empty(0, np.int64), allowed)
+    _, found = search_allowed(index, np.array([[8.0]], np.float32), 3, chosen)
     assert found.tolist() == [[9, 3, 17]]

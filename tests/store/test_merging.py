@@ -7,7 +7,7 @@ import pytest
 from living import PAIRS, HashModel, add, corpus_of, everywhere, found_pairs, made, pairs_in
 
 from knnmt import Store, StoreError, build_store
-from knnmt.cli.views import capped_line
+from knnmt.cli.store_view import capped_line
 from knnmt.store.compacting import compact_store
 from knnmt.store.merging import merge_stores
 from knnmt.store.removing import remove_from_store

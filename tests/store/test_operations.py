@@ -23,7 +23,7 @@ from knnmt.store.merging import merge_stores
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
 from knnmt.store.versions import VERSIONS_KEPT, roll_back
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
 
 MODEL = HashModel()
 STEPS = 50
@@ -209,7 +209,7 @@ def known_in(store: Store) -> list[Known]:
 def found(store: Store, memory: list[Known], **options: object) -> set[Known]:
     """All that a search for every pair's first key finds."""
     queries = np.stack([key_of(known.source, known.target, 0) for known in memory]).astype(np.float32)
-    retriever = Retriever([store], **options)  # type: ignore[arg-type]
+    retriever = LocalRetriever([store], **options)  # type: ignore[arg-type]
     entries = retriever.search(queries, retriever.entries).entries
     segments = map(store.segment, set(store.segment_numbers(entries[entries >= 0]).tolist()))
     return {Known(segment.source, segment.target, segment.corpus) for segment in segments}

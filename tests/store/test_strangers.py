@@ -39,7 +39,10 @@ PLACES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", [*NAMES, None, 3], ids=str)
 @pytest.mark.parametrize("place", PLACES)
-def test_a_name_that_leaves_the_folder_is_refused(store: Store, tmp_path: Path, name: Any, place: str) -> None:
+def test_a_name_that_leaves_the_folder_is_refused(
+    store: Store, tmp_path: Path, name: Any, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("knnmt.store.removing.RECENT", 0)
     remove_from_store(store.path, segments=[0])
     change_manifest(store, lambda record: PLACES[place](record).update(name=name))
     check_refused(store, tmp_path)
@@ -92,10 +95,17 @@ def test_fields_of_a_later_version_are_kept(store: Store) -> None:
         record["colour"] = {"house": "blue"}
         for inner in (record["parts"][0], record["indexes"][0], record["model"]):
             inner["colour"] = 1
+        record["parts"][0]["files"]["keys.npy"]["colour"] = 2
 
     change_manifest(store, extend)
     add(Store.open(store.path), [("a", "b")])
-    assert json.loads((store.path / "manifest.json").read_text())["colour"] == {"house": "blue"}
+    remove_from_store(store.path, segments=[0])
+    roll_back(store.path, 2)
+    now = json.loads((store.path / "manifest.json").read_text())
+    assert now["colour"] == {"house": "blue"}
+    assert [now[name][0]["colour"] for name in ("parts", "indexes")] == [1, 1]
+    assert now["model"]["colour"] == 1
+    assert now["parts"][0]["files"]["keys.npy"]["colour"] == 2
     assert list(problems_of(Store.open(store.path))) == []
 
 
@@ -113,6 +123,15 @@ DAMAGE: dict[str, Any] = {
     "version": lambda record: record.update(version="1"),
     "negative": lambda record: record["parts"][0].update(segments=-1),
     "list": lambda record: record.update(parts=3),
+    "both": lambda record: (record.update(segments=2**40), record["parts"][0].update(segments=2**40)),
+    "tuned k": lambda record: record.update(tuned={"k": "many"}),
+    "tuned weight": lambda record: record.update(tuned={"weight": None}),
+    "flag": lambda record: record["parts"][0].update(entries=True),
+    "recall": lambda record: record["indexes"][0].update(recall={"k": None}),
+    "no index": lambda record: record.update(indexes=[]),
+    "null file": lambda record: record["indexes"][0].update(file=None),
+    "corpora": lambda record: record.update(corpora=[3]),
+    "part": lambda record: record.update(parts=[None]),
 }
 
 

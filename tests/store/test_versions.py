@@ -12,7 +12,7 @@ from knnmt.store.compacting import compact_store
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
 from knnmt.store.versions import VERSIONS_KEPT, locked, roll_back, versions_of
-from knnmt.translate.retriever import Retriever
+from knnmt.translate.local_retriever import LocalRetriever
 
 pytestmark = pytest.mark.usefixtures("hash_keys")
 
@@ -55,7 +55,7 @@ def test_old_versions_and_their_files_go(store: Store) -> None:
 
 def test_a_reader_keeps_its_version(store: Store) -> None:
     """Even when another process compacts the store and the files leave the folder."""
-    reader = Retriever([store])
+    reader = LocalRetriever([store])
     before = reader.search(everywhere(PAIRS), 3)
     remove_from_store(store.path, segments=[0, 1])
     compact_store(store.path)
@@ -67,7 +67,7 @@ def test_a_reader_keeps_its_version(store: Store) -> None:
 def test_opened_while_it_is_compacted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The manifest was read just before the files that it names went."""
     remove_from_store(store.path, segments=[0])
-    whole, calls = Store.check_files, []
+    whole, calls = Store.hold, []
 
     def compact_first(self: Store) -> None:
         if not calls:
@@ -75,7 +75,7 @@ def test_opened_while_it_is_compacted(store: Store, monkeypatch: pytest.MonkeyPa
             compact_store(store.path)
         whole(self)
 
-    monkeypatch.setattr(Store, "check_files", compact_first)
+    monkeypatch.setattr(Store, "hold", compact_first)
     assert pairs_in(Store.open(store.path)) == PAIRS[1:]
 
 

@@ -245,13 +245,20 @@ def test_one_line_without_end(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "filler"), [("a.tmx", "<note>x</note>"), ("a.xlf", "<note>x</note>"), ("a.tmx", "<!---->")]
+    ("name", "filler", "reason"),
+    [
+        ("a.tmx", f"<note>{'x' * 90}</note>", "16 MB"),
+        ("a.xlf", f"<note>{'x' * 90}</note>", "16 MB"),
+        ("a.tmx", "<note>x</note>", "524,288 tags"),
+        ("a.xlf", "<note>x</note>", "524,288 tags"),
+        ("a.tmx", "<!---->", "524,288 tags"),
+    ],
 )
-def test_one_unit_without_end(tmp_path: Path, name: str, filler: str) -> None:
+def test_one_unit_without_end(tmp_path: Path, name: str, filler: str, reason: str) -> None:
     before, after = FORMS[name]("MIDDLE", "x").encode().split(b"MIDDLE")
     (tmp_path / name).write_bytes(before + filler.encode() * ((17 << 20) // len(filler)) + after)
     corpus = Corpus(tmp_path / name, languages=LANGUAGES)
-    assert message(corpus) == "more than 16 MB without the end of a unit"
+    assert message(corpus) == f"more than {reason} without the end of a unit"
 
 
 def test_a_long_line_is_read_where_it_is_allowed(tmp_path: Path) -> None:

@@ -196,3 +196,50 @@ def test_what_polib_writes_is_read(tmp_path: Path, entries: list[tuple[str, str,
     assert [(visible(u.source), visible(u.target), visible(u.metadata.get("msgctxt"))) for u in found] == [
         (visible(source), visible(target), visible(context)) for source, target, context in entries
     ]
+
+
+def test_a_header_longer_than_any_header(tmp_path: Path) -> None:
+    """polib would add its lines one by one to the value before them."""
+    document = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n' + '"more\\n"\n' * 20_000
+    assert message(tmp_path, document) == "the header at line 1 is longer than 64 KB"
+    licence = "# all rights reserved\n" * 10_000
+    assert units(tmp_path, licence + po('msgid "a"\nmsgstr "b"\n')) == [Unit("a", "b")]
+
+
+def test_the_language_is_the_first_line_of_its_field(tmp_path: Path) -> None:
+    document = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"more\\n"\n'
+    assert message(tmp_path, document, ("en", "fr")) == "has no text in 'fr'; its header says 'de'"
+
+
+@pytest.mark.parametrize("line", ["# note\n", "#. extracted\n", "## note\n", '#| "before"\n', "# a\n#. b\n"])
+def test_the_work_of_polib_does_not_grow_with_the_comments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """It adds comment to comment, so that its time is the square of their number."""
+    given = lines_given_to_polib(monkeypatch)
+    found = units(tmp_path, line * 2_000 + 'msgid "a"\nmsgstr "b"\n')
+    assert [(unit.source, unit.target) for unit in found] == [("a", "b")]
+    assert all(value.count("\n") == 1_999 for value in found[0].metadata.values())
+    assert max(given) <= 6
+
+
+def test_the_work_of_polib_does_not_grow_with_the_lines_of_a_string(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = lines_given_to_polib(monkeypatch)
+    document = '#~ msgid "a"\n#~ "b"\n#~ msgstr ""\n' + '#~ "c\\n"\n' * 2_000
+    assert units(tmp_path, document) == [Unit("ab", "c\n" * 2_000, unfinished="marked obsolete")]
+    assert max(given) <= 4
+
+
+def lines_given_to_polib(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of each call, how many lines its text has."""
+    given: list[int] = []
+    parse = polib.pofile
+
+    def counted(text: str, **options: str) -> polib.POFile:
+        given.append(text.count("\n"))
+        return parse(text, **options)
+
+    monkeypatch.setattr(polib, "pofile", counted)
+    return given

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import peak_memory
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from tmx_documents import DOCTYPE, STEADILY, message, read, said, tmx, tuv, unit
+from xml_readers import peak_memory
 
 from knnmt.errors import CorpusError
+from knnmt.text import markup
 from knnmt.text.corpus import Corpus, survey
-from knnmt.text.tmx import read_tmx
+from knnmt.text.tmx import facts_of, read_tmx
 from knnmt.text.units import Unit
 
 # Document types and entities
@@ -108,6 +109,18 @@ def test_nested_entities_do_not_expand(place: str) -> None:
     ],
 )
 def test_broken_files(document: str, expected: str) -> None:
+    assert message(document).startswith(f"memory.tmx: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("<x:tmx><body/></x:tmx>", "not a TMX file: its first element is <x:tmx>, not <tmx>"),
+        (tmx(f"<x:tu>{tuv('de', 'a')}</x:tu>"), "broken TMX after unit 0: Namespace prefix x on tu is not defined"),
+        (tmx(unit(de="<x:hi>a</x:hi>", en="b")), "broken TMX after unit 1: Namespace prefix x on hi is not defined"),
+    ],
+)
+def test_a_prefix_that_is_not_declared(document: str, expected: str) -> None:
     assert message(document).startswith(f"memory.tmx: {expected}")
 
 
@@ -209,3 +222,52 @@ def test_nothing_is_read_before_the_first_pair_is_asked_for(tmp_path: Path) -> N
     units = Corpus(path, languages=("de", "en")).units()
     with pytest.raises(CorpusError):
         next(units)
+
+
+# Work and memory of one unit
+
+
+class Attributes:
+    """An element of many attributes that counts how many values it was asked for."""
+
+    asked = 0
+
+    def keys(self) -> list[str]:
+        return ["tuid", *(f"a{number}" for number in range(1_000))]
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        self.asked += 1
+        return name if name in self.keys() else default
+
+    def items(self) -> list[tuple[str, str]]:
+        return [(name, str(self.get(name))) for name in self.keys()]
+
+    def iterchildren(self, _tag: str) -> list[Any]:
+        return []
+
+
+def test_only_known_attributes_are_looked_up() -> None:
+    """libxml2 looks for a value among all attributes, so asking for each takes quadratic time."""
+    element = Attributes()
+    assert facts_of(element, "memory.tmx", 1) == {"tuid": "tuid"}
+    assert element.asked <= 3
+
+
+def test_the_text_beside_many_codes_is_taken_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taking codes out of the tree joins the texts around them again and again."""
+    monkeypatch.delattr(etree, "strip_elements")
+    assert read(tmx(unit(de="<ph>c</ph>x" * 1_000, en="<hi>y<it>c</it></hi>z"))) == [(" ".join("x" * 1_000), "y z")]
+
+
+def test_a_unit_of_millions_of_tags_is_refused_before_it_is_read() -> None:
+    """A tag of six bytes takes forty times as much memory."""
+    before, after = tmx(unit(de="MIDDLE", en="y")).encode().split(b"MIDDLE")
+    document = io.BytesIO(before + b"<hi/>x" * ((14 << 20) // 6) + after)
+    with pytest.raises(CorpusError, match="more than 524,288 tags without the end of a unit"):
+        list(read_tmx(document, "memory.tmx", "de", "en"))
+    assert document.tell() < 5 << 20
+
+
+def test_tags_of_units_that_ended_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markup, "MOST_TAGS", 4 * BLOCK.count(b"<"))
+    assert sum(1 for _ in read_tmx(Memory(20), "memory.tmx", "de", "en")) == 2_000

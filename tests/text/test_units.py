@@ -1,6 +1,7 @@
 """What readers share: times in one form, and values of one name joined."""
 
 import pytest
+from xml_readers import peak_memory
 
 from knnmt.text.units import Unit, described, joined, utc_time
 
@@ -27,6 +28,15 @@ def test_utc_time(text: str, expected: str) -> None:
 
 def test_values_of_one_name_become_lines() -> None:
     assert joined([("a", "1"), ("b", "2"), ("a", ""), ("a", "3")]) == {"a": "1\n\n3", "b": "2"}
+
+
+def test_values_of_one_name_are_joined_once() -> None:
+    """Text that grows by a line at a time would be copied for each: the peak would hold the text twice."""
+    value = "x" * 1_000
+    with peak_memory() as peak:
+        lines = joined(("note", value) for _ in range(1_000))["note"]
+    assert len(lines) == 1_000 * 1_001 - 1
+    assert peak[0] < 1.5 * len(lines)
 
 
 def test_fields_and_metadata_of_one_name() -> None:

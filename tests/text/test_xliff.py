@@ -5,14 +5,15 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
-from documents import Documents, peak_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xml_readers import Documents, peak_memory
 
 from knnmt.errors import CorpusError
 from knnmt.text.corpus import Corpus, Skipped
+from knnmt.text.markup import read_root
 from knnmt.text.units import Unit
-from knnmt.text.xliff import read_xliff
+from knnmt.text.xliff import XLIFF_1, read_xliff
 
 STEADILY = settings(deadline=None, derandomize=True, max_examples=50)
 
@@ -117,14 +118,15 @@ def test_the_unfinished_is_counted_or_taken_on_request(tmp_path: Path, ending: s
     ("inner", "expected"),
     [
         ("plain &amp; &lt;b>", "plain & <b>"),
-        ('a <x id="1"/> b', 'a <x id="1"/> b'),
-        ('<g id="1" ctype="bold">fett <x id="2"/></g>!', '<g id="1">fett <x id="2"/></g>!'),
-        ('<bx id="1"/>a<ex id="1"/>', '<bx id="1"/>a<ex id="1"/>'),
-        ('<ph id="1">{code}</ph>a', '<ph id="1"/>a'),
+        ('a <x id="1"/> b', "a  b"),
+        ('<g id="1" ctype="bold">fett <x id="2"/></g>!', "fett !"),
+        ('<bx id="1"/>a<ex id="1"/>', "a"),
+        ('<ph id="1">{code}</ph>a', "a"),
+        ('a <mrk mtype="protected">Foo</mrk>b', "a b"),
         ('<bpt id="1">[b]</bpt>a<ept id="1">[/b]</ept><it id="2" pos="open">x</it>', "a"),
         ('a <mrk mtype="term">b</mrk> c', "a b c"),
         ("a<!-- c --><?p i?>b", "ab"),
-        ('<g id="&quot;&lt;">a</g>', "<g id='\"&lt;'>a</g>"),
+        ('<g id="&quot;&lt;">a</g>', "a"),
         ("<![CDATA[<b> & %1$s]]>", "<b> & %1$s"),
     ],
 )
@@ -135,9 +137,10 @@ def test_tags_of_version_1(inner: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("inner", "expected"),
     [
-        ('a <ph id="1" equiv="x"/> b', 'a <ph id="1"/> b'),
-        ('<pc id="1">fett <ph id="2"/></pc>', '<pc id="1">fett <ph id="2"/></pc>'),
-        ('<sc id="1"/>a<ec startRef="1"/>', '<sc id="1"/>a<ec startRef="1"/>'),
+        ('a <ph id="1" equiv="x"/> b', "a  b"),
+        ('<pc id="1">fett <ph id="2"/></pc>', "fett "),
+        ('<sc id="1"/>a<ec startRef="1"/>', "a"),
+        ('a <mrk id="m" translate="no">b</mrk>c', "a c"),
         ('a <mrk id="m" type="term">b</mrk><sm id="n"/> c<em startRef="n"/>', "a b c"),
         ('a<cp hex="0001"/>b', "a\x01b"),
     ],
@@ -303,3 +306,21 @@ def test_memory_does_not_grow_with_groups_and_units() -> None:
             assert sum(1 for _ in read_xliff(document, "a.xlf", "de", "en")) == 5 * count
         sizes += peak
     assert sizes[1] < 2 * sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ('<x:xliff version="1.2"/>', "not an XLIFF file: its first element is <x:xliff>, not <xliff>"),
+        (
+            '<xliff version="1.2"><file><x:trans-unit/></file></xliff>',
+            "broken XLIFF after unit 0: Namespace prefix x on trans-unit is not defined",
+        ),
+    ],
+)
+def test_a_prefix_that_is_not_declared(document: str, expected: str) -> None:
+    assert message(document).startswith(f"a.xlf: {expected}")
+
+
+def test_only_known_attributes_of_the_root_are_looked_up() -> None:
+    assert set(read_root(io.BytesIO(b'<xliff version="1.2" a="1" b="2"/>'), "a.xlf", XLIFF_1)) == {"version"}

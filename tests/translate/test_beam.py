@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from retrievers import ArrayRetriever
 from tiny_models import ARCHITECTURES, GERMAN, tiny_folder, tiny_model
 
 from knnmt import Store, Translator
@@ -16,25 +16,19 @@ from knnmt.engine.stepping import Stepper
 from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.translate.beam import BeamRules, Finished, rules_of
-from knnmt.translate.decoding import SearchSettings
-from knnmt.translate.retriever import Neighbours, Retriever
+from knnmt.translate.local_retriever import LocalRetriever
+from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import text_tokens
 
 
-class RandomMemory:
-    """A retriever over random keys of the right dimension."""
+class RandomMemory(ArrayRetriever):
+    """Random keys of the right dimension."""
 
     def __init__(self, model: TranslationModel, entries: int = 200) -> None:
         random = np.random.default_rng(4)
-        self.entries = entries
-        self.keys = random.normal(size=(entries, model.dimension)).astype(np.float32)
+        keys = random.normal(size=(entries, model.dimension)).astype(np.float32)
         vocabulary = int(model.network.get_output_embeddings().weight.shape[0])
-        self.tokens = random.integers(4, vocabulary, entries)
-
-    def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        distances = ((queries[:, None] - self.keys[None]) ** 2).sum(axis=2)
-        nearest = np.argsort(distances, axis=1)[:, :k]
-        return Neighbours(np.take_along_axis(distances, nearest, 1), nearest, self.tokens[nearest])
+        super().__init__(keys, random.integers(4, vocabulary, entries))
 
 
 def by_generate(translator: Translator, texts: list[str]) -> list[tuple[int, ...]]:
@@ -57,7 +51,7 @@ def by_beam_search(translator: Translator, texts: list[str]) -> list[tuple[int, 
 @pytest.mark.parametrize("beam", [1, 2, 5])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_model_alone(name: str, beam: int) -> None:
-    translator = Translator(tiny_model(name), None, SearchSettings(beam=beam, weight=0, exact=True))
+    translator = Translator(tiny_model(name), None, TranslateSettings(beam=beam, weight=0, exact=True))
     assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
 
@@ -65,8 +59,8 @@ def test_the_model_alone(name: str, beam: int) -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_with_neighbours(name: str, weight: float) -> None:
     model = tiny_model(name)
-    settings = SearchSettings(k=8, temperature=3.0, weight=weight, beam=4, exact=True)
-    memory: Any = RandomMemory(model)
+    settings = TranslateSettings(k=8, temperature=3.0, weight=weight, beam=4, exact=True)
+    memory = RandomMemory(model)
     translator = Translator(model, memory, settings)
     assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
@@ -83,8 +77,8 @@ class MemoryOfEnds(RandomMemory):
 def test_what_neighbours_give_to_a_banned_token_is_shared_out(name: str) -> None:
     """With a minimum length, the end token is banned; what it would have had goes to the others, as in `generate`."""
     model = tiny_model(name)
-    memory: Any = MemoryOfEnds(model)
-    translator = Translator(model, memory, SearchSettings(k=8, temperature=3.0, weight=0.6, beam=4, exact=True))
+    memory = MemoryOfEnds(model)
+    translator = Translator(model, memory, TranslateSettings(k=8, temperature=3.0, weight=0.6, beam=4, exact=True))
     with changed(model.network.generation_config, {"min_length": 9, "renormalize_logits": True}):
         assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
@@ -117,7 +111,7 @@ def changed(settings: Any, changes: dict[str, Any]) -> Iterator[None]:
 @pytest.mark.parametrize("name", ["marian", "mbart-50", "t5"])
 def test_the_model_s_own_rules(name: str, changes: dict[str, Any]) -> None:
     model = tiny_model(name)
-    translator = Translator(model, None, SearchSettings(beam=4, weight=0, exact=True))
+    translator = Translator(model, None, TranslateSettings(beam=4, weight=0, exact=True))
     with changed(model.network.generation_config, changes):
         assert by_beam_search(translator, list(GERMAN)) == by_generate(translator, list(GERMAN))
 
@@ -128,7 +122,7 @@ def test_caches_are_not_touched_where_rows_stay_in_place(
 ) -> None:
     kept: list[Any] = []
     monkeypatch.setattr(Stepper, "keep", recording(Stepper.keep, kept))
-    translator = Translator(tiny_model("marian"), None, SearchSettings(beam=beam, weight=0, exact=True))
+    translator = Translator(tiny_model("marian"), None, TranslateSettings(beam=beam, weight=0, exact=True))
     assert len(translator.translations([GERMAN[0]])[0].tokens) > 2
     assert bool(kept) == moves
 
@@ -144,7 +138,7 @@ def recording(method: Any, calls: list[Any]) -> Any:
 def test_a_model_without_a_limit_of_its_own_is_not_cut_short() -> None:
     """`generate` would stop after 20 tokens."""
     model = tiny_model("t5")
-    translator = Translator(model, None, SearchSettings(beam=2, weight=0, exact=True))
+    translator = Translator(model, None, TranslateSettings(beam=2, weight=0, exact=True))
     with changed(model.network.generation_config, {"max_length": None}):
         lengths = [len(translation.tokens) for translation in translator.translations(list(GERMAN))]
     assert max(lengths) > 24
@@ -155,7 +149,7 @@ def test_a_model_without_a_limit_of_its_own_is_not_cut_short() -> None:
 )
 def test_rules_that_only_generate_knows_are_left_to_it(foreign: dict[str, Any]) -> None:
     model = tiny_model("marian")
-    translator = Translator(model, None, SearchSettings(beam=3, weight=0, exact=True))
+    translator = Translator(model, None, TranslateSettings(beam=3, weight=0, exact=True))
     with changed(model.network.generation_config, foreign):
         assert rules_of(model, 3) is None
         outputs = [translation.tokens for translation in translator.translations(list(GERMAN))]
@@ -164,7 +158,7 @@ def test_rules_that_only_generate_knows_are_left_to_it(foreign: dict[str, Any]) 
 
 def test_weights_that_change_between_translations() -> None:
     model = load_model(str(tiny_folder("marian")))
-    translator = Translator(model, None, SearchSettings(beam=3, weight=0, exact=True))
+    translator = Translator(model, None, TranslateSettings(beam=3, weight=0, exact=True))
     before = by_beam_search(translator, list(GERMAN))
     with torch.no_grad():
         model.network.get_output_embeddings().weight.mul_(-1)
@@ -174,8 +168,8 @@ def test_weights_that_change_between_translations() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_real_sentences(store: Store, embedded: TranslationModel, weight: float) -> None:
-    settings = SearchSettings(k=8, weight=weight, exact=True)
-    translator = Translator(embedded, Retriever([store]), settings)
+    settings = TranslateSettings(k=8, weight=weight, exact=True)
+    translator = Translator(embedded, LocalRetriever([store]), settings)
     texts = [segment.source for segment in read_demo("test")[20:32]]
     assert by_beam_search(translator, texts) == by_generate(translator, texts)
 
@@ -206,7 +200,7 @@ def test_finished_hypotheses_are_ranked_by_score_over_length() -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_without_exactness_scores_are_nearly_the_same(name: str) -> None:
     model = tiny_model(name)
-    exact, quick = (Translator(model, None, SearchSettings(weight=0, exact=exact)) for exact in (True, False))
+    exact, quick = (Translator(model, None, TranslateSettings(weight=0, exact=exact)) for exact in (True, False))
     pairs = zip(exact.translations(list(GERMAN)), quick.translations(list(GERMAN)), strict=True)
     same = [(one.log_probability, other.log_probability) for one, other in pairs if one.tokens == other.tokens]
     assert len(same) > len(GERMAN) / 2
@@ -219,8 +213,8 @@ def test_without_exactness_scores_are_nearly_the_same(name: str) -> None:
 )
 def test_where_the_model_is_certain_nothing_is_retrieved(certain: float, exact: bool, skipped: float) -> None:
     model = tiny_model("marian")
-    memory: Any = RandomMemory(model)
-    translator = Translator(model, memory, SearchSettings(k=8, certain=certain, exact=exact))
+    memory = RandomMemory(model)
+    translator = Translator(model, memory, TranslateSettings(k=8, certain=certain, exact=exact))
     found = translator.translations(list(GERMAN))
     assert translator.asked.share_skipped == skipped
     assert translator.asked.retrieved + translator.asked.skipped > 0

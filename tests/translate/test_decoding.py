@@ -7,61 +7,49 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from retrievers import ArrayRetriever
 from tiny_models import ARCHITECTURES, ENGLISH, GERMAN, generate, generated_targets, tiny_model
 
 from knnmt.engine.keys import teacher_forced_keys
 from knnmt.errors import SettingsError
+from knnmt.mixing.fixed import FixedMixer
+from knnmt.mixing.fixed_values import FixedValues
+from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.translation_model import TranslationModel
-from knnmt.translate.decoding import SearchSettings, mixing_in
-from knnmt.translate.retriever import Neighbours
+from knnmt.translate.decoding import mixing_in
+from knnmt.translate.settings import TranslateSettings
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 
 
-class Memory:
-    """A retriever without a store: every key in an array, searched by brute force."""
-
-    def __init__(self, keys: NDArray[np.float32], tokens: NDArray[np.int64]):
-        self.keys = keys
-        self.tokens = tokens
-
-    @property
-    def entries(self) -> int:
-        return len(self.tokens)
-
-    def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        distances = ((queries[:, None, :] - self.keys[None]) ** 2).sum(axis=-1)
-        entries = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return Neighbours(np.take_along_axis(distances, entries, 1), entries, self.tokens[entries])
-
-
-class Nothing(Memory):
+class Nothing(ArrayRetriever):
     """Finds no neighbour at all."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        shape = (len(queries), k)
-        return Neighbours(np.full(shape, np.inf, np.float32), np.full(shape, -1), np.zeros(shape, np.int64))
+        return Neighbours.none(len(queries), k)
 
 
 @torch.inference_mode()
-def memory_of(model: TranslationModel) -> Memory:
+def memory_of(model: TranslationModel) -> ArrayRetriever:
     """The keys and tokens of all test sentences."""
     targets = model.encode_targets(ENGLISH)
     inputs = model.teacher_forcing(model.encode_sources(GERMAN), targets)
     keys = teacher_forced_keys(model.network, model.key_site, inputs).numpy()
     first = len(model.decoder_prefix) - 1
     rows = [keys[row, first : first + len(target)] for row, target in enumerate(targets)]
-    return Memory(np.concatenate(rows), np.concatenate(targets))
+    return ArrayRetriever(np.concatenate(rows), np.concatenate(targets))
 
 
-def memory_of_tokens(model: TranslationModel, tokens: list[int], kind: type[Memory] = Memory) -> Memory:
+def memory_of_tokens(
+    model: TranslationModel, tokens: list[int], kind: type[ArrayRetriever] = ArrayRetriever
+) -> ArrayRetriever:
     """Random keys that all stand for one of a few tokens."""
     keys = np.random.default_rng(5).normal(size=(12, model.dimension)).astype(np.float32)
     return kind(keys, np.resize(np.array(tokens), 12))
 
 
 def mixing(model: TranslationModel, memory: Any, **settings: Any) -> Any:
-    return mixing_in(model.network, model.key_site, memory, SearchSettings(**{"k": 4, **settings}))
+    return mixing_in(model.network, model.key_site, memory, FixedMixer(**{"k": 4, **settings}))
 
 
 @every_architecture
@@ -209,7 +197,8 @@ def test_a_failing_search_leaves_no_hook(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_defaults_are_the_papers() -> None:
-    assert SearchSettings() == SearchSettings(k=64, temperature=10.0, weight=0.5, beam=5)
+    assert TranslateSettings().fixed == FixedValues(k=64, temperature=10.0, weight=0.5, certain=1.0)
+    assert TranslateSettings().beam == 5
 
 
 @pytest.mark.parametrize(
@@ -228,5 +217,5 @@ def test_the_defaults_are_the_papers() -> None:
 )
 def test_settings_outside_their_range_name_the_flag(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        SearchSettings(**settings)
+        TranslateSettings(**settings)
     assert str(caught.value) == complaint

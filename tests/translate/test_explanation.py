@@ -3,13 +3,14 @@
 import io
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command_line import Run
 from numpy.typing import NDArray
 from rich.cells import cell_len
@@ -20,12 +21,14 @@ from knnmt import Corpus, Explanation, Store, Translator, build_store
 from knnmt.cli.demo import read_demo
 from knnmt.cli.explanation_page import page, write_page
 from knnmt.cli.explanation_view import show_explanation, show_tokens
+from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.batching import pad
 from knnmt.models.words import label
 from knnmt.translate.beam import BeamSearch, rules_of
-from knnmt.translate.decoding import SearchSettings, proposing
-from knnmt.translate.explanation import ExplainedToken, Memory, Neighbour, explain_word, marks_of, share_of_memory
-from knnmt.translate.retriever import Neighbours
+from knnmt.translate.decoding import Asked, proposing
+from knnmt.translate.explanation import ExplainedToken, Neighbour, Origins, explain_word, marks_of, share_of_memory
+from knnmt.translate.mixers import fixed_mixer, told
+from knnmt.translate.settings import TranslateSettings
 
 SOURCE = "Brandgefahr! Laden Sie keinen Akku, dessen Gehäuse Risse oder Dellen aufweist."
 SCRIPT = '<script>alert("1 & 2")</script>'
@@ -89,17 +92,20 @@ def test_the_neighbours_are_those_that_beam_search_met(store: Store, other_store
     model, settings, recorder = translator.translation_model, translator.settings, Recorder(translator.retriever)
     rules = rules_of(model, settings.beam)
     assert rules is not None
-    search = RecordedSearch(model, rules, proposing(recorder, settings))  # type: ignore[arg-type]
+    recorder.entries = recorder.retriever.entries
+    propose = proposing(recorder, translator.mixer, torch.empty(1, 0), Asked())  # type: ignore[arg-type]
+    search = RecordedSearch(model, rules, propose)
     search.run(*pad(model.encode_sources([SOURCE]), model.padding))
     tokens = search.finished[0].best[0].tokens
     explained = translator.explain(SOURCE)
     assert explained.translation == model.decode(tokens)
-    memory = Memory(model, recorder.retriever)
+    origins = Origins(model, recorder.retriever)
     for step, token in enumerate(explained.tokens):
         row = search.steps[step].index([*model.decoder_prefix, *tokens[:step]])
         found = recorder.found[step]
         assert [near.distance for near in token.neighbours] == pytest.approx(found.distances[row].tolist(), abs=0.01)
-        met = [memory.neighbour(int(entry), 0.0, 0.0) for entry in found.entries[row]]
+        located = recorder.retriever.locate(found.entries[row].tolist())
+        met = [origins.neighbour(one, 0.0, 0.0) for one in located]
         sure = found.distances[row] < found.distances[row][-1] - 0.01  # of two at the rim, either may be the last
         traced = {place(near) for near in token.neighbours}
         assert {place(near) for near, certain in zip(met, sure, strict=True) if certain} <= traced
@@ -374,10 +380,10 @@ def test_wrong_calls(run: Run, store: Store, arguments: tuple[str, object], says
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (SearchSettings(k=4, temperature=30.0, weight=0.55), "k 4, temperature 30, weight 0.55, beam 5"),
-        (SearchSettings(certain=0.9), "k 64, temperature 10, weight 0.5, beam 5, certain 0.9"),
-        (SearchSettings(exact=True), "k 64, temperature 10, weight 0.5, beam 5, exact"),
+        (TranslateSettings(k=4, temperature=30.0, weight=0.55), "k 4, temperature 30, weight 0.55, beam 5"),
+        (TranslateSettings(certain=0.9), "k 64, temperature 10, weight 0.5, beam 5, certain 0.9"),
+        (TranslateSettings(exact=True), "k 64, temperature 10, weight 0.5, beam 5, exact"),
     ],
 )
-def test_settings_are_told_without_the_usual(settings: SearchSettings, said: str) -> None:
-    assert Explanation("", "", None, None, asdict(settings), [], []).setting == said
+def test_settings_are_told_without_the_usual(settings: TranslateSettings, said: str) -> None:
+    assert Explanation("", "", None, None, told(fixed_mixer(settings, 99), settings), [], []).setting == said

@@ -1,14 +1,20 @@
 """Neighbours from one store or several, against numpy over all keys."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from retrievers import ArrayRetriever
 
 from knnmt import BuildSettings, SettingsError, Store, StoreError, build_store
 from knnmt.cli.demo import demo_corpus
+from knnmt.measure.subsets import Nesting, make_subset
+from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.translation_model import TranslationModel
-from knnmt.translate.retriever import Neighbours, Retriever, merge
+from knnmt.store.filters import Condition
+from knnmt.translate.local_retriever import LocalRetriever, merge
+from knnmt.translate.retriever import Retriever
 
 
 def keys_of(store: Store) -> np.ndarray:
@@ -29,26 +35,78 @@ def queries_near(store: Store, count: int = 25) -> np.ndarray:
 @pytest.mark.parametrize("k", [1, 5, 64])
 def test_one_store(store: Store, k: int) -> None:
     queries = queries_near(store)
-    found = Retriever([store]).search(queries, k)
+    found = LocalRetriever([store]).search(queries, k)
     np.testing.assert_allclose(found.distances, brute_force(queries, keys_of(store), k), rtol=1e-3, atol=1e-2)
     np.testing.assert_array_equal(found.tokens, store.values[found.entries])
 
 
+def part_of(store: Store, folder: Path) -> Retriever:
+    entries = Nesting(store).entries_of(0.5)
+    return make_subset(store, entries, folder, lambda _: None).retriever()
+
+
+def array_of(store: Store) -> Retriever:
+    return ArrayRetriever(keys_of(store), store.values.astype(np.int64))
+
+
+@pytest.fixture(scope="module", params=["one store", "two stores", "filtered", "part", "array"])
+def retriever(
+    request: pytest.FixtureRequest, store: Store, other_store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> Retriever:
+    """Every implementation of the seam."""
+    kinds: dict[str, Callable[[], Retriever]] = {
+        "one store": lambda: LocalRetriever([store]),
+        "two stores": lambda: LocalRetriever([store, other_store]),
+        "filtered": lambda: LocalRetriever([store], where=[Condition.parse("corpus=memory")]),
+        "part": lambda: part_of(store, tmp_path_factory.mktemp("part")),
+        "array": lambda: array_of(store),
+    }
+    return kinds[request.param]()
+
+
+@pytest.mark.parametrize("k", [1, 16])
+def test_every_retriever_keeps_the_promise_of_the_seam(retriever: Retriever, store: Store, k: int) -> None:
+    queries = queries_near(store)
+    found = retriever.search(queries, k)
+    assert found.distances.shape == found.entries.shape == found.tokens.shape == (len(queries), k)
+    assert found.distances.dtype == np.float32
+    assert (np.diff(found.distances, axis=1) >= 0).all()
+    assert (found.entries >= 0).all()
+    assert all(len(set(row)) == k for row in found.entries.tolist())
+    assert retriever.entries > 0
+    assert retriever.fingerprint
+    assert {"store", "index"} <= set(retriever.signature)
+    alone = retriever.search(queries[:1], k)  # a row's neighbours do not depend on the rows beside it
+    np.testing.assert_array_equal(alone.entries, found.entries[:1])
+
+
+def test_every_retriever_locates_what_it_found(retriever: Retriever, store: Store) -> None:
+    found = retriever.search(queries_near(store), 8)
+    entries = found.entries.ravel().tolist()
+    located = retriever.locate(entries)
+    assert [one.token for one in located] == found.tokens.ravel().tolist()
+    assert all(one.pair.source and one.position >= 0 and one.store for one in located)
+    assert retriever.locate(entries[::-1]) == located[::-1]
+    assert retriever.locate([]) == []
+
+
 def test_several_stores_are_searched_as_one(store: Store, other_store: Store) -> None:
     queries = np.concatenate([queries_near(store), queries_near(other_store)])
-    retriever = Retriever([store, other_store])
+    retriever = LocalRetriever([store, other_store])
     found = retriever.search(queries, 16)
     joint = np.concatenate([keys_of(store), keys_of(other_store)])
     values = np.concatenate([store.values, other_store.values])
     np.testing.assert_allclose(found.distances, brute_force(queries, joint, 16), rtol=1e-3, atol=1e-2)
     np.testing.assert_array_equal(found.tokens, values[found.entries])
-    assert {retriever.locate(int(entry))[0].path for entry in found.entries.ravel()} == {store.path, other_store.path}
+    located = retriever.locate(found.entries.ravel().tolist())
+    assert {one.store for one in located} == {str(store.path), str(other_store.path)}
 
 
 def test_locate_knows_whose_entry_it_is(store: Store, other_store: Store) -> None:
-    retriever = Retriever([store, other_store])
-    assert retriever.locate(store.entries - 1) == (store, store.entries - 1)
-    assert retriever.locate(store.entries) == (other_store, 0)
+    retriever = LocalRetriever([store, other_store])
+    last, first = retriever.locate([store.entries - 1, store.entries])
+    assert (last.store, last.pair) == (str(store.path), store.segment(store.manifest.segments - 1))
+    assert (first.store, first.pair, first.position) == (str(other_store.path), other_store.segment(0), 0)
     assert retriever.entries == store.entries + other_store.entries
 
 
@@ -61,7 +119,7 @@ def coded_store(embedded: TranslationModel, tmp_path_factory: pytest.TempPathFac
 
 def test_distances_of_a_coded_index_are_computed_anew(coded_store: Store) -> None:
     queries = queries_near(coded_store)
-    found = Retriever([coded_store], nprobe=2).search(queries, 8)
+    found = LocalRetriever([coded_store], nprobe=2).search(queries, 8)
     keys = keys_of(coded_store)[found.entries]
     exact = ((keys - queries[:, None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(found.distances, exact, rtol=1e-4, atol=1e-3)
@@ -69,7 +127,7 @@ def test_distances_of_a_coded_index_are_computed_anew(coded_store: Store) -> Non
 
 
 def test_entries_that_were_not_found_have_no_weight(coded_store: Store) -> None:
-    found = Retriever([coded_store], nprobe=1).search(queries_near(coded_store), 600)
+    found = LocalRetriever([coded_store], nprobe=1).search(queries_near(coded_store), 600)
     missing = found.entries < 0
     assert missing.any()
     assert np.isinf(found.distances[missing]).all()
@@ -78,10 +136,10 @@ def test_entries_that_were_not_found_have_no_weight(coded_store: Store) -> None:
 
 
 def test_nprobe_is_taken(coded_store: Store) -> None:
-    assert Retriever([coded_store]).searchers[0].nprobe == 16
-    assert Retriever([coded_store], nprobe=3).searchers[0].nprobe == 3
+    assert LocalRetriever([coded_store]).searchers[0].nprobe == 16
+    assert LocalRetriever([coded_store], nprobe=3).searchers[0].nprobe == 3
     with pytest.raises(SettingsError, match="--nprobe 0"):
-        Retriever([coded_store], nprobe=0)
+        LocalRetriever([coded_store], nprobe=0)
 
 
 def test_merge_keeps_the_nearest() -> None:
@@ -106,4 +164,4 @@ def test_stores_of_two_models_do_not_mix(store: Store, tmp_path: Path) -> None:
     ):
         (other / "manifest.json").write_text(json.dumps(manifest | {"model": model | change}))
         with pytest.raises(StoreError, match=complaint):
-            Retriever([store, Store.open(other)])
+            LocalRetriever([store, Store.open(other)])

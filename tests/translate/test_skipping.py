@@ -6,7 +6,7 @@ import pytest
 
 from knnmt.measure.tuning import Candidate, Jury, with_skipping
 from knnmt.progress import Advance
-from knnmt.translate.decoding import SearchSettings
+from knnmt.translate.settings import TranslateSettings
 
 
 class Skipping(Jury):
@@ -19,8 +19,8 @@ class Skipping(Jury):
     def judge(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
         if advance:
             advance(sentences, 0)
-        self.asked.append(candidate.settings.certain)
-        bleu, skipped = self.known[candidate.settings.certain]
+        self.asked.append(candidate.settings.fixed.certain)
+        bleu, skipped = self.known[candidate.settings.fixed.certain]
         return replace(candidate, bleu=bleu, skipped=skipped, sentences=sentences)
 
 
@@ -37,16 +37,16 @@ class Skipping(Jury):
     ids=["all", "two steps", "one step", "none", "first too few", "too few"],
 )
 def test_the_most_that_may_be_skipped(known: list[tuple[float, float]], asked: list[float], chosen: float) -> None:
-    plain = Candidate(SearchSettings(weight=0.5), "paper", bleu=30.0, sentences=200)
-    other = Candidate(SearchSettings(weight=0.2), "likeliest", bleu=29.0, sentences=200)
+    plain = Candidate(TranslateSettings(weight=0.5), "paper", bleu=30.0, sentences=200)
+    other = Candidate(TranslateSettings(weight=0.2), "likeliest", bleu=29.0, sentences=200)
     jury = Skipping(dict(zip(asked, known, strict=True)))
     found = with_skipping(jury, [plain, other])
-    assert (jury.asked, found[0].settings.certain) == (asked, chosen)
+    assert (jury.asked, found[0].settings.fixed.certain) == (asked, chosen)
     assert (len(found), set(found[1:]) >= {other}) == (2 + len(asked), True)
     assert len(set(found)) == len(found)
 
 
 @pytest.mark.parametrize(("weight", "sentences"), [(0.0, 200), (0.5, 199)], ids=["model alone", "few sentences"])
 def test_nothing_to_skip(weight: float, sentences: int) -> None:
-    chosen = Candidate(SearchSettings(weight=weight), "", bleu=30.0, sentences=sentences)
+    chosen = Candidate(TranslateSettings(weight=weight), "", bleu=30.0, sentences=sentences)
     assert with_skipping(Skipping({}), [chosen]) == [chosen]

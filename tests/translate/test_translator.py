@@ -18,6 +18,7 @@ from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.store.adding import add_to_store
 from knnmt.store.removing import remove_from_store
 from knnmt.store.versions import changing, commit
+from knnmt.translate.beam import BeamSearch
 
 TEXTS = ["Prüfen Sie den Akku.", "", "Ziehen Sie die Schraube mit 5 Nm an.", "   ", "Laden Sie den Akku auf."]
 
@@ -94,6 +95,39 @@ def test_an_output_that_reaches_the_limit_says_so(translator: Translator) -> Non
     assert not translator.translations(["Prüfen Sie den Akku."])[0].unfinished
 
 
+def test_a_forced_end_counts_as_no_retrieval(store: Store) -> None:
+    """Whether the model would have ended by itself is asked beside the search, and only of the best hypothesis."""
+    text, translator = "Prüfen Sie den Akku.", Translator.from_store(store.path, k=4, beam=1)
+    tokens = len(translator.translations([text])[0].tokens)
+    assert translator.asked.retrieved == tokens
+    settings = translator.model.generation_config
+    settings.max_length = len(translator.translation_model.decoder_prefix) + tokens
+    assert not translator.translations([text])[0].unfinished
+    assert translator.asked.retrieved == tokens + (tokens - 1)
+
+
+def test_nobody_is_asked_where_every_best_hypothesis_ended_before_the_limit(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    found = BeamSearch._find_own_ends
+
+    def counted(self: BeamSearch, step: Any, winners: list[Any]) -> None:
+        asked.append(len(winners))
+        found(self, step, winners)
+
+    monkeypatch.setattr(BeamSearch, "_find_own_ends", counted)
+    base, settings = translator.base(), translator.model.generation_config
+    text, before = "Prüfen Sie den Akku.", settings.max_length
+    length = len(base.translation_model.decoder_prefix) + len(base.translations([text])[0].tokens)
+    try:
+        settings.max_length = length + 1
+        base.translations([text])
+    finally:
+        settings.max_length = before
+    assert asked in ([], [0])
+
+
 def test_a_translation_that_ends_by_itself_at_the_limit_is_finished(translator: Translator) -> None:
     base, settings = translator.base(), translator.model.generation_config
     model, text, before = base.translation_model, "Prüfen Sie den Akku.", settings.max_length
@@ -138,7 +172,8 @@ def test_scores_are_those_of_the_steps(translator: Translator) -> None:
 
 def test_defaults_are_the_papers_and_fit_the_store(store: Store) -> None:
     settings = Translator.from_store(store.path).settings
-    assert (settings.k, settings.temperature, settings.weight, settings.beam) == (64, 10.0, 0.5, 5)
+    fixed = settings.fixed
+    assert (fixed.k, fixed.temperature, fixed.weight, settings.beam) == (64, 10.0, 0.5, 5)
 
 
 @pytest.mark.parametrize(

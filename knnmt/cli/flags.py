@@ -1,0 +1,75 @@
+"""Turns the fields of a settings object into command line options, so each option is declared once."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+
+
+class Only(tuple[str, ...]):
+    """Of a settings object, only these fields: `Annotated[TranslateSettings, Only(("beam",))]`."""
+
+
+def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command whose settings objects are given field by field, as `--k 4 --weight 0.3`."""
+    shape = inspect.signature(command, eval_str=True)
+    flags = {name: list(options_of(one.annotation)) for name, one in shape.parameters.items() if is_settings(one)}
+
+    @wraps(command)
+    def called(**given: Any) -> Any:
+        for name, options in flags.items():
+            values = {one.name: given.pop(one.name) for one in options}
+            given[name] = kind_of(shape.parameters[name].annotation)(**without_lists(values, options))
+        return command(**given)
+
+    parameters = [one for name, each in shape.parameters.items() for one in flags.get(name, [each])]
+    called.__signature__ = shape.replace(parameters=in_order(parameters))  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
+
+
+def is_settings(parameter: inspect.Parameter) -> bool:
+    return is_dataclass(kind_of(parameter.annotation))
+
+
+def kind_of(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def options_of(annotation: Any) -> Iterator[inspect.Parameter]:
+    """A parameter for each field that has a help text."""
+    chosen = next((note for note in getattr(annotation, "__metadata__", ()) if isinstance(note, Only)), None)
+    for one in fields(kind_of(annotation)):
+        if "help" in one.metadata and (chosen is None or one.name in chosen):
+            yield inspect.Parameter(
+                one.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(one), annotation=annotation_of(one)
+            )
+
+
+def annotation_of(one: Field[Any]) -> Any:
+    kind = list[str] | None if is_list(one) else one.type
+    return Annotated[
+        kind, typer.Option(f"--{one.name.replace('_', '-')}", help=one.metadata["help"], show_default=False)
+    ]
+
+
+def default_of(one: Field[Any]) -> Any:
+    return None if is_list(one) or one.default is MISSING else one.default
+
+
+def is_list(one: Field[Any]) -> bool:
+    return get_origin(one.type) is tuple
+
+
+def without_lists(values: dict[str, Any], options: list[inspect.Parameter]) -> dict[str, Any]:
+    """What may be given several times, as a tuple."""
+    several = {one.name for one in options if get_args(kind_of(one.annotation))[:1] == (list[str],)}
+    return {name: tuple(value or ()) if name in several else value for name, value in values.items()}
+
+
+def in_order(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """All by keyword, which is how typer calls."""
+    return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]

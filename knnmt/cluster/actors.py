@@ -1,0 +1,118 @@
+"""Shards as actors of Ray: each batch is asked of all of them, and the answer is whole or an error.
+
+An actor that dies is started again by Ray, on another machine where its own is gone, opens its share of the stores and
+is asked again. What does not come back in time is an error that names the shard.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import ray
+from numpy.typing import NDArray
+from ray.exceptions import ActorDiedError, RayError, RayTaskError
+
+from knnmt.cluster.connection import explained
+from knnmt.cluster.shard import Answer, Contents, Shard, Share
+from knnmt.errors import ClusterError
+from knnmt.search.coarse import Assigned
+
+PATIENCE = 60.0  # seconds until an answer must be there, those included in which an actor comes back
+PAUSE = 0.05  # seconds before a shard is asked again
+LARGE = 100_000  # bytes, from which on Ray would copy a request for every shard
+
+
+class ShardActor:
+    """A shard in a process of its own; it opens its files when it is first asked, also after it was started again."""
+
+    def __init__(self, contents: Contents, share: Share) -> None:
+        self.contents, self.share = contents, share
+        self.shard: Shard | None = None
+
+    def opened(self) -> Shard:
+        if self.shard is None:
+            self.shard = Shard(self.contents, self.share)
+        return self.shard
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def entries(self) -> int:
+        return self.opened().entries
+
+    def search(self, request: "Request") -> list[Answer | None]:
+        return self.opened().search(request.queries, request.k, request.assigned)
+
+
+ACTOR: Any = ray.remote(max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD")(ShardActor)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A batch of queries [n, dimension] with the clusters in which they are looked for."""
+
+    queries: NDArray[np.float32]
+    k: int
+    assigned: list[Assigned | None]
+
+
+class Shards:
+    """All shards of some stores; `memory` is what one of them needs, in bytes."""
+
+    def __init__(self, contents: Contents, count: int, *, memory: int, patience: float = PATIENCE) -> None:
+        self.contents, self.count, self.memory, self.patience = contents, count, memory, patience
+        self.actors = [self.start(number) for number in range(count)]
+
+    def start(self, number: int) -> Any:
+        return ACTOR.options(memory=self.memory).remote(self.contents, Share(number, self.count))
+
+    def entries(self) -> int:
+        """How many they have together."""
+        return sum(self.ask("entries"))
+
+    def search(self, request: Request) -> list[list[Answer | None]]:
+        """The answer of each shard."""
+        is_large = request.queries.nbytes > LARGE and self.count > 1
+        return self.ask("search", ray.put(request) if is_large else request)
+
+    def ask(self, method: str, *arguments: Any) -> list[Any]:
+        """One answer of each shard, or an error."""
+        deadline = time.monotonic() + self.patience
+        answers: dict[int, Any] = {}
+        waiting = {self.call(number, method, arguments): number for number in range(self.count)}
+        while waiting:
+            left = deadline - time.monotonic()
+            ready = ray.wait(list(waiting), num_returns=len(waiting), timeout=max(0.0, left))[0] if left > 0 else []
+            if not ready:
+                raise self.late(sorted(waiting.values()))
+            for call in ready:
+                number = waiting.pop(call)
+                try:
+                    answers[number] = ray.get(call, timeout=max(PAUSE, deadline - time.monotonic()))
+                except RayTaskError as error:
+                    raise explained(error, self.name(number)) from error
+                except RayError as error:  # it died, or its machine, or its answer with that
+                    waiting[self.again(number, error, method, arguments)] = number
+        return [answers[number] for number in range(self.count)]
+
+    def call(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
+        return getattr(self.actors[number], method).remote(*arguments)
+
+    def again(self, number: int, error: RayError, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Ask a shard once more, of a new actor where Ray has given the old one up."""
+        time.sleep(PAUSE)
+        if isinstance(error, ActorDiedError):
+            self.actors[number] = self.start(number)
+        return self.call(number, method, arguments)
+
+    def name(self, number: int) -> str:
+        return f"shard {number + 1} of {self.count}"
+
+    def late(self, numbers: list[int]) -> ClusterError:
+        names = ", ".join(self.name(number) for number in numbers)
+        return ClusterError(
+            f"{names}: no answer within {self.patience:g} s; it needs {self.memory / 1e6:,.0f} MB of memory "
+            "on a machine of the cluster (`ray status` shows what there is)"
+        )

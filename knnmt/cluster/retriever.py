@@ -1,0 +1,122 @@
+"""Stores whose entries are spread over actors, searched as one: the second implementation of `Retriever`.
+
+Clusters are found here, by the one quantiser of each index. Every shard looks into its part of these clusters. The
+candidates of all shards are chosen among as local search chooses, so that neighbours are the same, bit for bit.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnmt.cluster.actors import PATIENCE, Request, Shards
+from knnmt.cluster.shard import Answer, Contents
+from knnmt.errors import ClusterError, SettingsError
+from knnmt.mixing.neighbours import Neighbours
+from knnmt.search.allowed import Allowed
+from knnmt.search.coarse import Assigned, Probing, probing
+from knnmt.search.cutting import trained_part
+from knnmt.search.index import set_nprobe
+from knnmt.search.ties import Found, by_distance
+from knnmt.store.datastore import Store
+from knnmt.store.filters import Condition
+from knnmt.store.tiers import Unit
+from knnmt.translate.local_retriever import LocalRetriever, StoreSearcher, merge
+from knnmt.translate.searchers import WIDER, Candidates, Opening, Piece, wider
+
+SHARDS = 2
+SPARE_MEMORY = 300 << 20  # bytes of a shard beside its share of the indexes: libraries and centroids
+
+
+class ShardedRetriever(LocalRetriever):
+    """As `LocalRetriever`, with Ray connected; `patience` is how long, in seconds, an answer may take."""
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        *,
+        nprobe: int | None = None,
+        where: Sequence[Condition] = (),
+        trust: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
+        shards: int = SHARDS,
+        patience: float = PATIENCE,
+    ):
+        if shards < 1:
+            raise SettingsError(f"--shards {shards}: must be at least 1")
+        super().__init__(stores, nprobe=nprobe, where=where, trust=trust, names=names)
+        opened = tuple((str(store.path.resolve()), store.manifest) for store in stores)
+        contents = Contents(opened, nprobe, tuple(map(str, where)))
+        files = [file for store in stores for index in store.manifest.indexes for file in index.files().values()]
+        memory = sum(file.bytes for file in files) // shards + SPARE_MEMORY
+        self.shards = Shards(contents, shards, memory=memory, patience=patience)
+        held, expected = self.shards.entries(), sum(front.entries for front in self.fronts)
+        if held != expected:
+            raise ClusterError(f"{self.names[0]}: its shards have {held:,} entries instead of {expected:,}")
+
+    def searcher(self, store: Store, nprobe: int | None, where: Sequence[Condition]) -> StoreSearcher:
+        return StoreSearcher(store, nprobe, where, FrontOpening())
+
+    @property
+    def fronts(self) -> "list[Front]":
+        return [piece for searcher in self.searchers for piece in searcher.pieces if isinstance(piece, Front)]
+
+    def search_stores(self, queries: NDArray[np.float32], k: int) -> list[Neighbours]:
+        """One round trip for all stores."""
+        queries = np.ascontiguousarray(queries, dtype=np.float32)
+        request = Request(queries, k, [front.assign(queries) for front in self.fronts])
+        answers = iter(zip(*self.shards.search(request), strict=True))
+        found = []
+        for searcher in self.searchers:
+            pieces = [nearest(next(answers), min(k, piece.entries), piece) for piece in searcher.pieces]
+            if searcher.entries:
+                found.append(pieces[0] if len(pieces) == 1 else merge(pieces, min(k, searcher.entries)))
+        return found
+
+
+def nearest(answers: Sequence[Answer | None], k: int, piece: Piece) -> Neighbours:
+    """The k nearest of one piece, chosen from what the shards have of it as the piece itself would choose."""
+    there = [answer for answer in answers if answer is not None]
+    codes, distances, entries, tokens = (np.concatenate(column, axis=1) for column in zip(*there, strict=True))
+    wanted = piece.wider * k if isinstance(piece, Front) and piece.has_keys else k
+    if codes.shape[1] > wanted:
+        order = np.sort(np.argsort(codes, axis=1, kind="stable")[:, :wanted], axis=1)
+        rows = np.arange(len(order))[:, None]
+        distances, entries, tokens = distances[rows, order], entries[rows, order], tokens[rows, order]
+    return Neighbours(*by_distance(distances, entries, tokens, k=k))
+
+
+class FrontOpening(Opening):
+    """Opens of each piece only what finds the clusters of queries."""
+
+    def kept(self, make: Callable[[], Piece], entries: int) -> Piece:  # noqa: ARG002
+        return Front(entries, True)
+
+    def indexed(self, store: Store, unit: Unit, first: int, nprobe: int | None, allowed: Allowed | None) -> Piece:  # noqa: ARG002
+        front = Front(unit.entries, unit.has_keys)
+        probed = unit.index.nprobe and (nprobe or unit.index.nprobe)
+        if probed is not None:
+            quantiser = trained_part(store.index_file(unit.index), probed)
+            front.wider = wider(quantiser)
+            front.nprobe, front.probing = set_nprobe(quantiser, None), probing(quantiser)
+        return front
+
+
+class Front:
+    """A piece whose entries are elsewhere."""
+
+    def __init__(self, entries: int, has_keys: bool) -> None:
+        self.entries, self.has_keys = entries, has_keys
+        self.nprobe: int | None = None
+        self.wider = WIDER
+        self.probing: Probing | None = None
+
+    def assign(self, queries: NDArray[np.float32]) -> Assigned | None:
+        """The clusters of the queries; None where each shard finds them itself, or there are none."""
+        return self.probing.assign(queries) if self.probing else None
+
+    def candidates(self, queries: NDArray[np.float32], k: int, assigned: Assigned | None = None) -> Candidates:
+        raise NotImplementedError
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+        raise NotImplementedError

@@ -1,0 +1,180 @@
+"""Markdown: the text of paragraphs, headings, list items and table cells; code and front matter stay."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+from markdown_it.token import Token
+
+from knnmt.documents.content import UnitResult
+from knnmt.documents.document import DocumentOptions, Piece, Slot, SplicedDocument
+from knnmt.documents.html import html_pieces
+from knnmt.documents.markdown_inline import Spelling, guarded_start, parser, passage_of
+from knnmt.documents.passages import Passage, slot_of
+from knnmt.scanning.encodings import MARK, open_text
+
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+CELLS = ("th_open", "td_open")
+FENCES = {"---": ("---", "..."), "+++": ("+++",)}  # of YAML and TOML
+
+
+def open_markdown(path: Path, options: DocumentOptions) -> SplicedDocument:
+    file = open_text(path)
+    return SplicedDocument(path, "Markdown", file.encoding, partial(pieces, cache(file.text), options, str(path)))
+
+
+def pieces(read: Callable[[], str], options: DocumentOptions, name: str) -> Iterator[Piece]:
+    text = read()
+    begin = front_matter_end(text)
+    yield text[:begin]
+    body = Body(text[begin:], options, name, text.count("\n", 0, begin))
+    yield from body.pieces()
+
+
+def front_matter_end(text: str) -> int:
+    """Where the document begins: behind its byte order mark and its front matter."""
+    begin = 1 if text.startswith(MARK) else 0
+    first = ""
+    for match in LINE.finditer(text, begin):
+        line = match.group().rstrip()
+        if not first and line not in FENCES:
+            break
+        if first and line in FENCES[first]:
+            return match.end()
+        first = first or line
+    return begin
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The text of a block in the file, without what stands before its lines."""
+
+    start: int
+    end: int
+    line_break: str  # between its lines, with what stands before each
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What the parser says of a block with text."""
+
+    is_html: bool
+    content: str  # without what stands before its lines
+    first: int  # of its lines
+    end: int
+    in_table: bool
+    markup: str  # `##` of a heading
+
+
+class Body:
+    """A document without its front matter."""
+
+    def __init__(self, text: str, options: DocumentOptions, name: str, lines_before: int) -> None:
+        self.text, self.options, self.name, self.lines_before = text, options, name, lines_before
+        self.parser, self.references = parser(), dict[str, Any]()
+        self.lines = [line for line in LINE.findall(text) if line]
+        self.starts = [0, *accumulate(map(len, self.lines))]
+        self.cells: tuple[int, int] = (-1, 0)  # a line of a table, and the place up to which its cells have been found
+
+    def pieces(self) -> Iterator[Piece]:
+        done = 0
+        for block in self.blocks():
+            region = self.region_of(block)
+            if region is None or region.start < done:
+                continue
+            yield self.text[done : region.start]
+            yield from self.block(block, region)
+            done = region.end
+        yield self.text[done:]
+
+    def blocks(self) -> list[Block]:
+        """All blocks; their inside is parsed one by one, since all of it at once would take much memory."""
+        tokens = self.parser.disable("inline").parse(self.text, self.references)
+        return [
+            Block(
+                token.type == "html_block",
+                token.content,
+                token.map[0],
+                token.map[1],
+                around.type in CELLS,
+                around.markup,
+            )
+            for around, token in pairwise([Token("", "", 0), *tokens])
+            if token.map is not None and token.type in ("inline", "html_block") and token.content.strip()
+        ]
+
+    def inside(self, content: str) -> list[Token]:
+        children: list[Token] = []
+        self.parser.inline.parse(content, self.parser, self.references, children)
+        return children
+
+    def block(self, block: Block, region: Region) -> Iterator[Piece]:
+        raw = self.text[region.start : region.end]
+        line = block.first + 1 + self.lines_before
+        if block.is_html:
+            yield from html_pieces(raw, self.options, self.name, line)
+            return
+        children, in_table = self.inside(block.content), block.in_table
+        brackets = any(child.type == "text" and ("[" in child.content or "]" in child.content) for child in children)
+        spelling = Spelling(in_table, region.line_break, brackets)
+        passage = passage_of(children, raw, spelling)
+        slot = slot_of(passage, f"{self.name}: line {line}")
+        yield raw if slot is None else Slot(slot.units, partial(written, passage, in_table))
+
+    # Places
+
+    def region_of(self, block: Block) -> Region | None:
+        if block.is_html:
+            plain = "".join(line.strip() for line in self.lines[block.first : block.end])
+            same = plain == "".join(line.strip() for line in block.content.splitlines())
+            return Region(self.starts[block.first], self.starts[block.end], "\n") if same else None
+        if block.in_table:
+            return self.cell(block.content, block.first)
+        if block.markup.startswith("#"):
+            return self.heading(block.content, block.first, block.markup)
+        return self.paragraph(block.content.split("\n"), block.first)
+
+    def heading(self, content: str, line: int, marks: str) -> Region:
+        start = self.text.find(content, self.text.find(marks, self.starts[line]) + len(marks))
+        return Region(start, start + len(content), "\n")
+
+    def cell(self, content: str, line: int) -> Region | None:
+        """The next cell of a row that has this text; in the file its bars are escaped."""
+        pattern = re.compile("".join(r"\\?\|" if letter == "|" else re.escape(letter) for letter in content))
+        begin = self.cells[1] if self.cells[0] == line else self.starts[line]
+        match = pattern.search(self.text, begin, self.starts[line + 1])
+        if match is None:
+            return None
+        self.cells = (line, match.end())
+        return Region(match.start(), match.end(), " ")
+
+    def paragraph(self, lines: list[str], first: int) -> Region | None:
+        """From the first line's text to the last line's, each of which ends a line of the file or nearly."""
+        start = self.place_in(lines[0], first)
+        last = self.place_in(lines[-1], first + len(lines) - 1)
+        if start is None or last is None:
+            return None
+        begin = self.place_in(lines[1], first + 1) if len(lines) > 1 else None
+        line_break = "\n" if begin is None else self.text[self.line_end(first) : begin]
+        return Region(start, last + len(lines[-1].strip()), line_break)
+
+    def place_in(self, content: str, line: int) -> int | None:
+        content = content.strip()
+        place = self.text.rfind(content, self.starts[line], self.starts[line + 1]) if line < len(self.lines) else -1
+        return place if place >= 0 else None
+
+    def line_end(self, line: int) -> int:
+        """Where the text of a line ends and its line end begins."""
+        return self.starts[line] + len(self.lines[line].rstrip("\r\n"))
+
+
+def written(passage: Passage, in_table: bool, results: tuple[UnitResult, ...]) -> str:
+    """The block's text, so that its first line begins and its last ends nothing else."""
+    text = passage.written(iter(results))
+    if text == passage.raw or in_table:
+        return text
+    return re.sub(r"(?<=\s)(#+)\s*\Z", r"\\\1", guarded_start(text))

@@ -1,0 +1,81 @@
+"""A network's cross-attention over given translations: which source tokens each target token looked at.
+
+Fused attention returns no weights. So the network runs with its plain attention for the time of one pass, whose results
+are the same but for rounding.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from knnmt.engine.runtime import lock_of
+from knnmt.errors import ModelError
+from knnmt.models.translation_model import TranslationModel
+
+Weights = NDArray[np.float32]
+HOOKS_INSTALLED = "_output_capturing_hooks_installed"  # what transformers remembers them by
+SHIFTS = (0, 1)  # where a token is predicted, and where it is the decoder's input, one position later
+
+
+@contextmanager
+def plain_attention(network: Any) -> Iterator[None]:
+    """Inside, attention gives its weights; afterwards the network is as it was."""
+    before = getattr(network.config, "_attn_implementation", None)
+    with hooks_as_before(network):
+        if before in (None, "eager"):
+            yield
+            return
+        network.set_attn_implementation("eager")
+        try:
+            yield
+        finally:
+            network.set_attn_implementation(before)
+
+
+@contextmanager
+def hooks_as_before(network: Any) -> Iterator[None]:
+    """transformers leaves hooks on modules whose weights were asked for; with them nothing can be run directly."""
+    hooks = {module: set(module._forward_hooks) for module in network.modules()}
+    try:
+        yield
+    finally:
+        for module, before in hooks.items():
+            for key in set(module._forward_hooks) - before:
+                del module._forward_hooks[key]
+            vars(module).pop(HOOKS_INSTALLED, None)
+
+
+@torch.inference_mode()
+def cross_attention(
+    model: TranslationModel, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[Weights]:
+    """For each pair of token sequences, weights [shifts, layers, heads, target tokens, source tokens].
+
+    The first shift is the attention with which a token was predicted, the second that of the step after, whose input
+    it is. The end token is never an input: its row is zero there.
+    """
+    with lock_of(model.network), plain_attention(model.network):
+        inputs = model.teacher_forcing(sources, targets)
+        given = model.network(**inputs, use_cache=False, output_attentions=True).cross_attentions
+    if not given or any(layer is None for layer in given):
+        raise ModelError(f"--model {model.name}: its network gives no cross-attention, so tags cannot be placed by it")
+    weights = torch.stack(tuple(given)).float().cpu().numpy()  # [layers, batch, heads, positions, source tokens]
+    first = len(model.decoder_prefix) - 1
+    return [
+        shifted(weights[:, row, :, :, : len(source)], first, len(target))
+        for row, (source, target) in enumerate(zip(sources, targets, strict=True))
+    ]
+
+
+def shifted(weights: Weights, first: int, tokens: int) -> Weights:
+    """Weights by position [layers, heads, positions, source tokens] as weights by token, for both shifts."""
+    layers, heads, _, source_tokens = weights.shape
+    by_token = np.zeros((len(SHIFTS), layers, heads, tokens, source_tokens), np.float32)
+    for shift in SHIFTS:
+        rows = weights[:, :, first + shift : first + tokens]
+        by_token[shift, :, :, : rows.shape[2]] = rows
+    return by_token

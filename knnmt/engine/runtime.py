@@ -1,0 +1,58 @@
+"""What is kept for a network: its lock, its packed weights, its projection, and what was judged about it.
+
+The network itself carries it, so that it goes when the network goes. A copy of the network starts with its own.
+"""
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ReferenceType
+
+from torch import nn
+
+from knnmt.engine.copies import Packing
+
+if TYPE_CHECKING:
+    from knnmt.engine.projection import Projection
+
+ATTRIBUTE = "_knnmt_runtime"
+
+log = logging.getLogger("knnmt.engine")
+
+
+class Judged(NamedTuple):
+    """Whether a network made of these modules can be run directly, and if not, why."""
+
+    modules: list[ReferenceType[nn.Module]]
+    objection: str | None
+
+
+class Runtime:
+    """One for each network."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held by whoever runs the network: hooks see every forward pass
+        self.packing = Packing()
+        self.projection: Projection | None = None
+        self.judged: Judged | None = None
+        self.told: dict[str, str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Runtime, ()
+
+    def not_taken(self, path: str, why: str | None) -> None:
+        """Log why a fast path is not taken (None: it is), once for each reason."""
+        if why and self.told.get(path) != why:
+            log.debug("%s: not taken: %s", path, why)
+        self.told[path] = why or ""
+
+
+def runtime_of(network: Any) -> Runtime:
+    """The network's own; made when it is first asked for."""
+    found: Runtime = vars(network).setdefault(ATTRIBUTE, Runtime())
+    return found
+
+
+def lock_of(network: Any) -> threading.RLock:
+    """Held by whoever runs the network, so that threads take turns."""
+    return runtime_of(network).lock

@@ -1,0 +1,125 @@
+"""What a store is now: its manifest, which names every file of it. docs/store.md has the details."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from knnmt.errors import StoreError
+from knnmt.layout.older_formats import as_second
+from knnmt.layout.records import (
+    FileRecord,
+    IndexRecord,
+    MixingRecord,
+    ModelRecord,
+    PartRecord,
+    RemovedRecord,
+    as_json,
+    check_numbers,
+    check_types,
+    read_record,
+)
+
+FORMAT = 3
+MANIFEST = "manifest.json"
+BUILDING = "building.json"
+PARTS = "parts"
+SETTINGS = ("k", "temperature", "weight", "certain")  # numbers that tuning chooses
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything known about a store, as kept in manifest.json."""
+
+    model: ModelRecord
+    corpora: list[dict[str, Any]]
+    entries: int  # of all parts, the removed ones too
+    segments: int
+    skipped: dict[str, int]
+    parts: list[PartRecord]
+    indexes: list[IndexRecord]
+    created: str
+    changed: str
+    change: str  # what made this version of the one before
+    knnmt: str
+    removed: RemovedRecord | None = None
+    tuned: dict[str, Any] | None = None
+    downsampling: dict[str, Any] | None = None  # {"cap", "dropped"}: entries of one token at most; see downsampling.py
+    mixing: MixingRecord | None = None
+    version: int = 1
+    oldest: int = 1  # the first version that may be gone back to
+    format: int = FORMAT
+    unknown: dict[str, Any] = field(default_factory=dict)  # fields that a later version wrote: kept as they are
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_numbers("skipped", self.skipped)
+        check_numbers("tuned", {name: value for name, value in (self.tuned or {}).items() if name in SETTINGS})
+        if not all(isinstance(corpus, dict) and isinstance(corpus.get("name"), str) for corpus in self.corpora):
+            raise ValueError("a corpus has no name")
+        self.check_sums()
+
+    def check_sums(self) -> None:
+        """What is counted twice must come to the same."""
+        counted = {"entries": self.parts, "segments": self.parts}
+        for name, records in counted.items():
+            total = sum(getattr(record, name) for record in records)
+            if getattr(self, name) != total:
+                raise ValueError(f"{name} is {getattr(self, name)}, but its parts have {total}")
+        if not self.indexes or sum(index.entries for index in self.indexes) != self.entries:
+            raise ValueError(f"entries is {self.entries}, but not of its indexes")
+        out = self.removed
+        if out and (out.segments > self.segments or out.entries > self.entries):
+            raise ValueError("more is removed than there is")
+
+    @property
+    def index(self) -> IndexRecord:
+        """The first index: the one that was trained."""
+        return self.indexes[0]
+
+    def to_json(self) -> dict[str, Any]:
+        record: dict[str, Any] = as_json(self)
+        return record
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Manifest":
+        removed, mixing = record["removed"], record.get("mixing")
+        return read_record(
+            cls,
+            record,
+            model=read_record(ModelRecord, record["model"]),
+            parts=[PartRecord.from_json(part) for part in record["parts"]],
+            indexes=[IndexRecord.from_json(index) for index in record["indexes"]],
+            removed=None if removed is None else RemovedRecord.from_json(removed),
+            mixing=None if mixing is None else MixingRecord.from_json(mixing),
+        )
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a store, or an error that says what the folder is instead."""
+    file = path / MANIFEST
+    if not file.is_file():
+        if (path / BUILDING).is_file():
+            raise StoreError(f"{path}: its build was not finished; run the same build with --resume")
+        raise StoreError(f"{path}: not a datastore (no {MANIFEST} there)")
+    return manifest_in(file)
+
+
+def manifest_in(file: Path) -> Manifest:
+    """A manifest, or one of its earlier versions."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if record["format"] > FORMAT:
+            raise StoreError(f"{file.parent}: written by a newer knnmt ({record['knnmt']}); please upgrade")
+        return Manifest.from_json(as_second(record) if record["format"] == 1 else record)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StoreError(f"{file}: damaged ({error}); restore it from a copy or build again") from error
+
+
+def files_of(path: Path, manifest: Manifest) -> dict[Path, FileRecord]:
+    """Every file that a manifest names."""
+    files = {path / PARTS / part.name / name: record for part in manifest.parts for name, record in part.files.items()}
+    files |= {path / name: record for index in manifest.indexes for name, record in index.files().items()}
+    files |= {path / name: record for name, record in (manifest.mixing.files if manifest.mixing else {}).items()}
+    removed = manifest.removed
+    return files | ({path / removed.name: removed.file} if removed and removed.name and removed.file else {})

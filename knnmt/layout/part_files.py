@@ -1,0 +1,270 @@
+"""The files of a store's parts, as a reader has them: opened once, checked, and never too many at a time.
+
+Columns are memory-mapped. Rows of a large one are read from its file instead: a touched place of a mapping would bring
+a whole stretch of the file into this process's memory.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from io import BytesIO
+from itertools import repeat
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnmt.arrays import Array
+from knnmt.errors import StoreError
+from knnmt.files import REMEDY, reading
+from knnmt.layout.hashes import hashes_of, rows_with
+from knnmt.layout.packed import PACKED, read_packed
+from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, head_of
+
+DESCRIPTORS_HELD = 4096  # by one store, at most
+FILES_OPEN_OTHERWISE = 512  # by this process, at a guess
+COLUMNS_AT_MOST = 16  # of one part
+LARGE = 64 << 20  # bytes of a column
+TABLES_IN_MEMORY = 64  # of sentence pairs
+MAPPED_ALWAYS = ("values",)  # every step reads thousands of its rows
+PAIRS = "segments.parquet"
+ORDER = "order"
+KINDS: dict[str, Any] = {**COLUMNS, HASHES: np.uint64, ORDER: np.uint32}
+BY_SEGMENT = (HASHES, ORDER)
+
+Opened = TypeVar("Opened")
+
+
+def open_checked(file: Path, record: FileRecord) -> BinaryIO:
+    """A file that is as long as it was written and begins as it did."""
+    with reading(file):
+        opened = file.open("rb", buffering=0)
+        size = os.fstat(opened.fileno()).st_size
+        if size != record.bytes:
+            raise StoreError(f"{file}: has {size:,} bytes instead of {record.bytes:,}; {REMEDY}")
+        if record.head is not None and head_of(opened.read(HEAD)) != record.head:
+            raise StoreError(f"{file}: damaged (it does not begin as it was written); {REMEDY}")
+        opened.seek(0)
+    return opened
+
+
+def check_file(file: Path, record: FileRecord) -> None:
+    """The same, without keeping it open."""
+    open_checked(file, record).close()
+
+
+def mapped(opened: BinaryIO, file: Path) -> Array:
+    """A NumPy array on disk, memory-mapped; no pickle is ever read."""
+    with reading(file):
+        opened.seek(0)
+        version = np.lib.format.read_magic(opened)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, kind = read(opened)
+        begin, length = opened.tell(), int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        if kind.hasobject or fortran or min(shape, default=0) < 0:
+            raise ValueError("not a plain array")
+        if begin + length > os.fstat(opened.fileno()).st_size:
+            raise ValueError("shorter than its header says")
+        if not length:
+            return np.empty(shape, kind)
+        return np.memmap(opened, kind, "r", begin, shape)
+
+
+def map_file(file: Path) -> Array:
+    with reading(file), file.open("rb") as opened:
+        return mapped(opened, file)
+
+
+def read_array(file: Path) -> Array:
+    """A small array on disk."""
+    return np.array(map_file(file))
+
+
+class Kept:
+    """Things that are costly to open, the last ones used."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.things: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, name: Hashable, make: Callable[[], Opened]) -> Opened:
+        if name in self.things:
+            found: Opened = self.things[name]
+            return found
+        found = make()
+        self.things[name] = found
+        while len(self.things) > self.most:
+            self.things.popitem(last=False)
+        return found
+
+
+class PartFiles:
+    """What is in the files of some parts; `dimension` is that of the keys."""
+
+    def __init__(self, folder: Path, parts: Sequence[PartRecord], dimension: int) -> None:
+        self.folder = folder
+        self.parts = parts
+        self.dimension = dimension
+        needed = sum(len(part.files) for part in parts)
+        allowed = descriptors_allowed(min(2 * needed, DESCRIPTORS_HELD))  # a mapping has a descriptor of its own
+        self.held = 2 * needed <= allowed
+        # A map or a table of pairs keeps its file open after `files` has let go of it.
+        most = len(parts) * COLUMNS_AT_MOST if self.held else allowed // 3
+        self.files, self.maps, self.pairs = Kept(most), Kept(most), Kept(most)
+        self.tables = Kept(TABLES_IN_MEMORY)
+
+    def hold(self) -> None:
+        """Open every file now: a later change may take it out of the folder, but not from a reader that has it open.
+
+        Of a store in thousands of parts, files are opened when they are needed.
+        """
+        for part, record in enumerate(self.parts):
+            for name, file in record.files.items():
+                if self.held:
+                    self.file(part, name)
+                else:
+                    check_file(self.path(part, name), file)
+
+    def path(self, part: int, name: str) -> Path:
+        return self.folder / self.parts[part].name / name
+
+    def file(self, part: int, name: str) -> BinaryIO:
+        record = self.parts[part].files.get(name)
+        if record is None:
+            raise StoreError(f"{self.path(part, name)}: not part of this store")
+        return self.files.get((part, name), lambda: open_checked(self.path(part, name), record))
+
+    def has(self, part: int, name: str) -> bool:
+        files = self.parts[part].files
+        return f"{name}.npy" in files or PACKED in files
+
+    def packed(self, part: int) -> dict[str, Array]:
+        """The arrays of a part that is one file."""
+        return self.maps.get((part, PACKED), lambda: self.open_packed(part))
+
+    def open_packed(self, part: int) -> dict[str, Array]:
+        opened = self.file(part, PACKED)
+        with reading(self.path(part, PACKED)):
+            return read_packed(os.pread(opened.fileno(), os.fstat(opened.fileno()).st_size, 0))
+
+    def column(self, part: int, name: str) -> Array:
+        """A column of a part."""
+        return self.maps.get((part, name), lambda: self.open_column(part, name))
+
+    def open_column(self, part: int, name: str) -> Array:
+        record = self.parts[part]
+        if PACKED in record.files:
+            file = self.path(part, PACKED)
+            with reading(file):
+                column = self.packed(part)[name]
+            self.check_column(column, name, record, file)
+            return column
+        if name == HASHES and not self.has(part, HASHES):  # in the first format
+            pairs = self.table(part).select(["source", "target"]).to_pylist()
+            return np.array([hashes_of(pair["source"], pair["target"]) for pair in pairs], np.uint64).reshape(-1, 2)
+        file = self.path(part, f"{name}.npy")
+        column = mapped(self.file(part, file.name), file)
+        self.check_column(column, name, record, file)
+        return column - np.uint32(record.origin) if name == "segments" and record.origin else column
+
+    def check_column(self, column: Array, name: str, record: PartRecord, file: Path) -> None:
+        rows = record.segments if name in BY_SEGMENT else record.entries
+        wide = {"keys": (self.dimension,), HASHES: (2,)}.get(name, ())
+        if column.shape != (rows, *wide) or column.dtype != KINDS[name]:
+            found = f"{column.dtype} {list(column.shape)}"
+            raise StoreError(f"{file}: {found} instead of {np.dtype(KINDS[name])} {[rows, *wide]}; {REMEDY}")
+
+    def rows(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
+        """Row `rows[i]` of the column of part `parts[i]`, for every i."""
+        size = np.dtype(KINDS[name]).itemsize * (self.dimension if name == "keys" else 1)
+        large = size * sum(part.entries for part in self.parts) > LARGE
+        found = np.empty((len(rows), *((self.dimension,) if name == "keys" else ())), KINDS[name])
+        from_file = np.zeros(len(rows), bool)
+        for part in np.unique(parts):
+            here, column = parts == part, self.column(int(part), name)
+            if large and isinstance(column, np.memmap) and hasattr(os, "pread") and name not in MAPPED_ALWAYS:
+                from_file |= here
+            else:
+                found[here] = column[rows[here]]
+        if from_file.all() and len(rows):
+            return self.read_rows(name, parts, rows)
+        if from_file.any():
+            found[from_file] = self.read_rows(name, parts[from_file], rows[from_file])
+        return found
+
+    def read_rows(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
+        """The same from the files."""
+        columns = {int(part): self.column(int(part), name) for part in np.unique(parts)}
+        files = {part: self.file(part, f"{name}.npy") for part in columns}
+        shape, kind = columns[int(parts[0])].shape[1:], np.dtype(KINDS[name])
+        begins = np.zeros(len(self.parts), np.int64)
+        descriptors = np.zeros(len(self.parts), np.int64)
+        for part, column in columns.items():
+            begins[part], descriptors[part] = column.offset, files[part].fileno()  # type: ignore[attr-defined]
+        return rows_at(descriptors[parts], begins[parts], rows, kind, shape)
+
+    def rows_with(self, part: int, hashes: NDArray[np.uint64], *, pair: bool = False) -> NDArray[np.int64]:
+        """The rows of a part's table whose source, or whole pair, has one of these hashes."""
+        if pair:
+            return np.flatnonzero(np.isin(self.column(part, HASHES)[:, 1], hashes))
+        order = self.column(part, ORDER) if self.has(part, ORDER) else None
+        return rows_with(self.column(part, HASHES), order, hashes)
+
+    def pairs_file(self, part: int) -> Any:
+        """The open file of a part's sentence pairs."""
+        return self.pairs.get(part, lambda: self.open_pairs(part))
+
+    def open_pairs(self, part: int) -> Any:
+        from pyarrow import parquet  # 40 MB that translating does without
+
+        packed = PACKED in self.parts[part].files
+        with reading(self.pairs_path(part)):
+            found = parquet.ParquetFile(
+                BytesIO(self.packed(part)[PAIRS].tobytes()) if packed else self.file(part, PAIRS)
+            )
+            if found.metadata.num_rows != self.parts[part].segments:
+                raise ValueError(f"{found.metadata.num_rows:,} rows instead of {self.parts[part].segments:,}")
+            return found
+
+    def read_pairs(self, part: int, columns: Sequence[str] | None = None) -> Any:
+        """Columns of a part's table."""
+        with reading(self.pairs_path(part)):
+            return self.pairs_file(part).read(columns=columns)
+
+    def pairs_path(self, part: int) -> Path:
+        """The file that a part's sentence pairs are in."""
+        return self.path(part, PACKED if PACKED in self.parts[part].files else PAIRS)
+
+    def table(self, part: int) -> Any:
+        """The sentence pairs of a part."""
+        return self.tables.get(part, lambda: self.read_pairs(part))
+
+
+def rows_at(
+    descriptors: NDArray[np.int64],
+    begins: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    kind: np.dtype[Any],
+    shape: tuple[int, ...],
+) -> Array:
+    """Rows of arrays on disk: of the open file `descriptors[i]`, whose array starts at `begins[i]`, row `rows[i]`."""
+    size = int(kind.itemsize * np.prod(shape, dtype=np.int64))
+    places = (begins + rows * size).tolist()
+    read = bytearray().join(map(os.pread, descriptors.tolist(), repeat(size), places))
+    found: Array = np.frombuffer(read, kind).reshape(len(rows), *shape)
+    return found
+
+
+def descriptors_allowed(wanted: int) -> int:
+    """How many descriptors may be held open; the system is asked for more where it has a limit that can be raised."""
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + FILES_OPEN_OTHERWISE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY else min(wanted, soft // 2)

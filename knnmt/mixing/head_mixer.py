@@ -1,0 +1,93 @@
+"""A mixer that asks a network: learned, adaptive or robust."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from knnmt.engine.projection import Ranking
+from knnmt.errors import StoreError
+from knnmt.mixing.coverage import Coverage
+from knnmt.mixing.evidence import LEAST, NEIGHBOURS, RANKED, Evidence
+from knnmt.mixing.heads import HEADS, Head
+from knnmt.mixing.mixer import Needs
+from knnmt.mixing.mixture import Mixture
+from knnmt.mixing.neighbours import Neighbours
+
+FORMAT = "1"
+WORTH_A_SEARCH = 0.05  # total variation between mixture and model, below which nothing is searched
+
+
+class HeadMixer:
+    """A head, the coverage of the memory that it looks at, and the variance of that memory's keys."""
+
+    def __init__(
+        self, head: Head, coverage: Coverage, variance: float, *, ignored: frozenset[int] = frozenset(), entries: int
+    ) -> None:
+        self.head = head.eval().requires_grad_(False)
+        self.coverage, self.variance, self.ignored = coverage, variance, ignored
+        self.needs = Needs(min(NEIGHBOURS, entries), RANKED)
+        self.signature = f"mixing:{head.kind}@{digest(head)}|k:{NEIGHBOURS}"
+        self.worth = WORTH_A_SEARCH
+
+    def signals(self, sources: Sequence[Sequence[int]]) -> torch.Tensor:
+        """The shares of each sentence's n-grams that the memory has."""
+        rows = [self.coverage.shares([token for token in source if token not in self.ignored]) for source in sources]
+        return torch.tensor(rows, dtype=torch.float).reshape(len(sources), -1)
+
+    def asks(self, ranking: Ranking, signals: torch.Tensor) -> torch.Tensor:
+        """Where the gate expects the memory to make a difference."""
+        best = (ranking.logits[:, :RANKED] - ranking.total).clamp(LEAST, 0.0)
+        return self.head.foreseen(best, signals.to(best.device)) >= self.worth
+
+    def mixture(self, found: Neighbours, ranking: Ranking, logits: torch.Tensor, signals: torch.Tensor) -> Mixture:
+        evidence = Evidence.of(padded(found), ranking, wider(logits), signals, self.variance)
+        judged = self.head(evidence)
+        found_of_each = logits.shape[1]  # a small memory has fewer than the head expects
+        tokens, weights = evidence.tokens[:, :found_of_each], judged.weights[:, :found_of_each]
+        return Mixture(tokens, weights, judged.weight, judged.temperature * self.variance)
+
+
+def padded(found: Neighbours) -> Neighbours:
+    """As many neighbours as a head expects; those that a small memory does not have are infinitely far."""
+    missing = NEIGHBOURS - found.tokens.shape[1]
+    if missing <= 0:
+        return found
+    none = Neighbours.none(len(found.tokens), missing)
+    return found.beside(none)
+
+
+def wider(logits: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(logits, (0, max(0, NEIGHBOURS - logits.shape[1])), value=-torch.inf)
+
+
+def digest(head: Head) -> str:
+    return hashlib.sha256(head_bytes(head, {})).hexdigest()[:8]
+
+
+def head_bytes(head: Head, about: dict[str, Any]) -> bytes:
+    """A file of its weights; `about` says how it was made."""
+    tensors = {name: tensor.detach().contiguous() for name, tensor in head.state_dict().items()}
+    notes = {"format": FORMAT, "kind": head.kind, "about": json.dumps(about, sort_keys=True)}
+    content: bytes = save(tensors, notes)
+    return content
+
+
+def read_head(file: Path) -> tuple[Head, dict[str, Any]]:
+    """A head and how it was made."""
+    try:
+        with safe_open(file, "pt") as opened:
+            notes = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no dictionary
+        if notes.get("format") != FORMAT or notes.get("kind") not in HEADS:
+            raise StoreError(f"{file}: mixing of another version of knnmt; run `knnmt fit` again")
+        head = HEADS[notes["kind"]]()
+        head.load_state_dict(tensors)
+        return head, json.loads(notes.get("about", "{}"))
+    except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
+        raise StoreError(f"{file}: damaged ({error}); restore it from a copy or run `knnmt fit`") from error

@@ -1,0 +1,201 @@
+"""Small networks that decide how much to believe the memory at each step."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from knnmt.mixing.evidence import NEIGHBOURS, RANKED, SIGNALS, Evidence
+
+RANKS = (1, 2, 4, 8, 16, 32, 64)
+NEAR = 8  # neighbours whose mean distance counts
+USUAL_TEMPERATURE = 0.08  # variances of the keys: the best fixed temperature was 0.07 to 0.085 in several models
+UNITS = 32
+GATE_UNITS = 8
+
+
+class Judgement(NamedTuple):
+    """What a head decides for each of n rows."""
+
+    weight: torch.Tensor  # [n, 1] of all neighbours together
+    weights: torch.Tensor  # [n, k] of each among the neighbours; a row sums to 1
+    temperature: torch.Tensor  # [n, 1] in variances of the keys
+
+
+class Head(nn.Module):
+    """A network from evidence to judgement, with a gate that guesses beforehand whether searching is worth it."""
+
+    kind = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Sequential(nn.Linear(GATE_FEATURES, GATE_UNITS), nn.Tanh(), nn.Linear(GATE_UNITS, 1))
+
+    def forward(self, evidence: Evidence) -> Judgement:
+        return self.judge(self.inputs(evidence), evidence)
+
+    def inputs(self, evidence: Evidence) -> torch.Tensor:
+        """What the network sees of each row, [n, inputs]; training computes it once."""
+        return distances_and_counts(evidence)
+
+    def judge(self, inputs: torch.Tensor, evidence: Evidence) -> Judgement:
+        raise NotImplementedError
+
+    def foreseen(self, best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
+        """How far the mixture is likely to be from the model, [n], known before any search."""
+        return torch.sigmoid(self.gate(gate_features(best, signals)))[:, 0]
+
+
+def entropy_of(best: torch.Tensor) -> torch.Tensor:
+    """Of the best few tokens and the rest as one, [n, 1], from logarithms [n, RANKED]."""
+    shares = best.exp()
+    rest = (1 - shares.sum(dim=-1, keepdim=True)).clamp_min(1e-6)
+    return -(shares * best).sum(dim=-1, keepdim=True) - rest * rest.log()
+
+
+def gate_features(best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
+    return torch.cat([best[:, :2].exp(), entropy_of(best), signals], dim=-1)
+
+
+GATE_FEATURES = 2 + 1 + SIGNALS
+
+
+def features(evidence: Evidence) -> torch.Tensor:
+    """Numbers about each row, [n, FEATURES]."""
+    near = evidence.near
+    logs = near.log()
+    first = evidence.first_of_token()
+    guess = torch.softmax((near[:, :1] - near) / USUAL_TEMPERATURE + evidence.trust, dim=-1)
+    masses = evidence.masses(guess)
+    heaviest = masses.argmax(dim=-1, keepdim=True)  # [n, 1]
+    top = masses.gather(1, heaviest)
+    chosen = evidence.tokens.gather(1, heaviest)
+    others = masses.scatter(1, heaviest, 0.0).amax(dim=-1, keepdim=True)
+    at_ranks = [rank - 1 for rank in RANKS]
+    counts = first.float().cumsum(dim=-1)[:, at_ranks[1:]] / torch.tensor(RANKS[1:], device=near.device)
+    of_neighbours = torch.where(first, evidence.logarithms.exp(), 0.0).sum(dim=-1, keepdim=True)
+    return torch.cat(
+        [
+            logs[:, at_ranks],
+            logs[:, :NEAR].mean(dim=-1, keepdim=True),
+            near[:, [1, NEAR - 1]] - near[:, :1],  # gaps
+            counts,
+            top,
+            others,
+            evidence.best[:, :2].exp(),
+            evidence.best.exp().sum(dim=-1, keepdim=True),
+            entropy_of(evidence.best),
+            of_neighbours,
+            evidence.logarithms[:, :1],
+            evidence.logarithms.gather(1, heaviest),
+            (chosen == evidence.best_tokens[:, :1]).float(),
+            evidence.signals,
+        ],
+        dim=-1,
+    )
+
+
+FEATURES = len(RANKS) + 1 + 2 + (len(RANKS) - 1) + 2 + 2 + 1 + 1 + 1 + 1 + 1 + 1 + SIGNALS
+
+
+class LearnedHead(Head):
+    """Features of the row and the coverage of the sentence → weight and temperature.
+
+    A neighbour's score is −distance / temperature + a · log p_model(its token).
+    """
+
+    kind = "learned"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(FEATURES))
+        self.register_buffer("scale", torch.ones(FEATURES))
+        self.hidden = nn.Linear(FEATURES, UNITS)
+        self.output = nn.Linear(UNITS, 2)
+        self.agreement = nn.Parameter(torch.zeros(()))  # a
+
+    def standardise(self, seen: torch.Tensor) -> None:
+        """Learn the usual size of each feature, [n, FEATURES]."""
+        self.mean, self.scale = seen.mean(dim=0), seen.std(dim=0).clamp_min(1e-3)
+
+    def start_at(self, weight: float, temperature: float) -> None:
+        """Begin as a fixed weight and temperature (in variances)."""
+        with torch.no_grad():
+            self.output.weight.mul_(0.1)
+            self.output.bias.copy_(torch.tensor([weight, temperature]).clamp(1e-4).log())
+            self.output.bias[0] -= torch.tensor(1 - weight).clamp_min(1e-4).log()
+
+    def inputs(self, evidence: Evidence) -> torch.Tensor:
+        return features(evidence)
+
+    def judge(self, inputs: torch.Tensor, evidence: Evidence) -> Judgement:
+        inner = torch.tanh(self.hidden((inputs - self.mean) / self.scale))
+        weight, temperature = self.output(inner).split(1, dim=-1)
+        temperature = temperature.clamp(-7.0, 3.0).exp()
+        scores = evidence.scores(temperature) + self.agreement * evidence.logarithms
+        return Judgement(torch.sigmoid(weight), normalised(scores), temperature)
+
+
+def distances_and_counts(evidence: Evidence) -> torch.Tensor:
+    """Of the first k neighbours for every k: the distance of the last, and the distinct tokens; [n, 2 · NEIGHBOURS]."""
+    counts = evidence.first_of_token().float().cumsum(dim=-1) / NEIGHBOURS
+    return torch.cat([evidence.near, counts], dim=-1)
+
+
+class AdaptiveHead(Head):
+    """The meta-k network of Zheng et al. (ACL 2021): how many neighbours to use, none among the choices."""
+
+    kind = "adaptive"
+    choices = (1, 2, 4, 8, 16, 32, 64)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(2 * NEIGHBOURS, UNITS)
+        self.output = nn.Linear(UNITS, len(self.choices) + 1)
+        self.temperature = nn.Parameter(torch.tensor(USUAL_TEMPERATURE).log())
+
+    def judge(self, inputs: torch.Tensor, evidence: Evidence) -> Judgement:
+        inner = torch.relu(self.hidden(inputs))
+        shares = torch.softmax(self.output(inner), dim=-1)  # [n, none and choices]
+        temperature = self.temperature.exp().expand(len(shares), 1)
+        scores = evidence.scores(temperature)
+        ranks = torch.arange(scores.shape[1], device=scores.device)
+        weights = sum(
+            shares[:, at + 1 : at + 2] * normalised(scores.masked_fill(ranks >= k, -torch.inf))
+            for at, k in enumerate(self.choices)
+        )
+        weight = 1 - shares[:, :1]
+        return Judgement(weight, torch.as_tensor(weights) / weight.clamp_min(1e-6), temperature)
+
+
+class RobustHead(Head):
+    """Distribution calibration of Jiang et al. (EMNLP 2022): the model's confidence weighs neighbours and memory.
+
+    It is trained with neighbours that are perturbed on purpose (`knnmt.mixing.training`).
+    """
+
+    kind = "robust"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distance = nn.Sequential(nn.Linear(2 * NEIGHBOURS, UNITS), nn.Tanh(), nn.Linear(UNITS, 2))
+        self.confidence = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+        self.model = nn.Linear(RANKED + NEIGHBOURS, 1)
+
+    def judge(self, inputs: torch.Tensor, evidence: Evidence) -> Judgement:
+        memory, temperature = self.distance(inputs).split(1, dim=-1)
+        temperature = (temperature.clamp(-5.0, 5.0)).exp() * USUAL_TEMPERATURE
+        most = evidence.best[:, :1].expand_as(evidence.logarithms)
+        belief = self.confidence(torch.stack([evidence.logarithms, most], dim=-1).exp())[:, :, 0]
+        alone = self.model(torch.cat([evidence.best.exp(), evidence.logarithms.exp()], dim=-1))
+        scores = evidence.scores(temperature) + belief
+        return Judgement(torch.sigmoid(memory - alone), normalised(scores), temperature)
+
+
+HEADS: dict[str, type[Head]] = {head.kind: head for head in (LearnedHead, AdaptiveHead, RobustHead)}
+
+
+def normalised(scores: torch.Tensor) -> torch.Tensor:
+    """Weights that sum to 1 a row, and to 0 where no score is finite."""
+    found = scores.isfinite().any(dim=-1, keepdim=True)
+    return torch.where(found, torch.softmax(torch.where(found, scores, 0.0), dim=-1), 0.0)

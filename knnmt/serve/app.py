@@ -1,0 +1,90 @@
+"""The FastAPI application: its routes, its errors, and what holds for every request."""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from knnmt.errors import KnnmtError
+from knnmt.release import __version__
+from knnmt.serve import documents, libretranslate, memories, metrics, other_shapes, pages, translations
+from knnmt.serve.calls import Server
+from knnmt.serve.guarding import Guard
+from knnmt.serve.openapi import described
+from knnmt.service.failures import ApiError
+
+log = logging.getLogger(__name__)
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def make_app(server: Server, lifespan: Lifespan | None = None) -> FastAPI:
+    """The application of a server; `lifespan` loads its models."""
+    app = FastAPI(
+        title="knnmt",
+        version=__version__,
+        description="Nearest-neighbour machine translation: your translation memory, used at once.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/spec",
+        lifespan=lifespan or waiting,
+    )
+    app.state.server = server
+    for shape in (libretranslate.router, translations.router, memories.router, documents.router, metrics.router):
+        app.include_router(shape)
+    for shape in (documents.libretranslate, other_shapes.deepl, other_shapes.tmserver, pages.router):
+        app.include_router(shape)
+    app.exception_handler(ApiError)(on_api_error)
+    app.exception_handler(RequestValidationError)(on_invalid)
+    app.exception_handler(HTTPException)(on_http_error)
+    app.exception_handler(KnnmtError)(on_user_error)
+    app.exception_handler(Exception)(on_fault)
+    app.add_middleware(Guard, server=server)
+    app.openapi = lambda: described(app)  # type: ignore[method-assign]
+    return app
+
+
+@asynccontextmanager
+async def waiting(app: FastAPI) -> AsyncIterator[None]:
+    app.state.server.expect()
+    yield
+
+
+def error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": message}, status, headers)
+
+
+async def on_api_error(request: Request, failure: Exception) -> Response:  # noqa: ARG001
+    assert isinstance(failure, ApiError)
+    return error(failure.status, failure.message, failure.headers)
+
+
+async def on_invalid(request: Request, failure: Exception) -> Response:  # noqa: ARG001
+    assert isinstance(failure, RequestValidationError)
+    first = failure.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    return error(400, f"Invalid request: {place or 'body'}: {first['msg']}")
+
+
+async def on_http_error(request: Request, failure: Exception) -> Response:  # noqa: ARG001
+    assert isinstance(failure, HTTPException)
+    known = failure.status_code in (404, 405)
+    message = HTTPStatus(failure.status_code).phrase if known else str(failure.detail)
+    return error(failure.status_code, message, dict(failure.headers or {}))
+
+
+async def on_user_error(request: Request, failure: Exception) -> Response:
+    service = await request.app.state.server.service()
+    return error(400, service.shelf.without_paths(str(failure)))
+
+
+async def on_fault(request: Request, failure: Exception) -> Response:
+    """A fault of ours: the log has what happened, and the answer none of it, since it may hold somebody's text."""
+    log.error("%s %s: %s", request.method, request.url.path, type(failure).__name__, exc_info=failure)
+    return error(500, "Internal error; the server's log has more")

@@ -1,0 +1,128 @@
+"""Reading a request as clients really send it: JSON, form, multipart, or everything in the query string.
+
+Whatever is not asked for is ignored, and null counts as absent.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.datastructures import UploadFile
+from starlette.requests import ClientDisconnect, Request
+
+from knnmt.service.failures import BadRequest, TooLarge
+
+KEY_NAMES = ("api_key", "apiKey", "key")
+SCHEMES = ("bearer", "deepl-auth-key", "token")
+
+Fields = dict[str, Any]
+
+
+async def fields_of(request: Request) -> Fields:
+    """Everything that was sent, the body before the query; a name that comes again becomes a list."""
+    fields = joined(request.query_params.multi_items())
+    fields.update(await body_fields(request))
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def joined(items: list[tuple[str, Any]]) -> Fields:
+    fields: Fields = {}
+    for name, value in items:
+        if name in fields:
+            fields[name] = [*(fields[name] if isinstance(fields[name], list) else [fields[name]]), value]
+        else:
+            fields[name] = value
+    return fields
+
+
+async def body_fields(request: Request) -> Fields:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
+        return await form_fields(request, kind)
+    body = await request.body()
+    if not body.strip():
+        return {}
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"Invalid request: the body is not JSON ({str(error)[:80]})") from error
+    if not isinstance(content, dict):
+        raise BadRequest("Invalid request: the body must be a JSON object")
+    return content
+
+
+async def form_fields(request: Request, kind: str) -> Fields:
+    """Fields and files; python-multipart raises what Starlette turns into an HTTP error of its own."""
+    try:
+        form = await request.form(max_files=1, max_fields=1_000)
+    except Exception as error:
+        if isinstance(error, TooLarge | ClientDisconnect):
+            raise
+        raise BadRequest(f"Invalid request: the body is not {kind}") from error
+    return joined(form.multi_items())
+
+
+def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
+    """The API key, wherever the client's own API puts it."""
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() in SCHEMES and value.strip():
+        return value.strip()
+    if header := request.headers.get("x-api-key"):
+        return header
+    return next((fields[name] for name in KEY_NAMES if isinstance(fields.get(name), str) and fields[name]), None)
+
+
+def text_of(fields: Fields, name: str, default: str | None = None) -> str:
+    value = fields.get(name, default)
+    if value is None or isinstance(value, UploadFile):
+        raise BadRequest(f"Invalid request: missing {name} parameter")
+    if not isinstance(value, str):
+        raise BadRequest(f"Invalid request: {name} must be text")
+    return check_text(value, name)
+
+
+def texts_of(fields: Fields, name: str) -> tuple[list[str], bool]:
+    """One text or several, and whether it was a list."""
+    value = fields.get(name)
+    if isinstance(value, list):
+        if not all(isinstance(one, str) for one in value):
+            raise BadRequest(f"Invalid request: {name} must be text or a list of texts")
+        return [check_text(one, name) for one in value], True
+    return [text_of(fields, name)], False
+
+
+def check_text(text: str, name: str) -> str:
+    """JSON can say half of a surrogate pair, which is no text and no program can write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"Invalid request: {name} is not Unicode text") from error
+    return text
+
+
+def number_in(fields: Fields, name: str, least: float, most: float) -> float | None:
+    """A number between two, where one was sent."""
+    value = fields.get(name, "")
+    if value == "":
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not least <= number <= most:
+        raise BadRequest(f"Invalid request: {name} must be a number from {least} to {most}")
+    return number
+
+
+def number_of(fields: Fields, name: str, default: int, *, most: int) -> int:
+    value = fields.get(name, default)
+    try:
+        number = int(value) if not isinstance(value, bool) else -1
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if number < 0:
+        raise BadRequest(f"Invalid request: {name} must be a number from 0 to {most}")
+    if number > most:
+        raise BadRequest(f"Invalid request: {name} ({number}) exceeds the limit ({most})")
+    return number

@@ -1,0 +1,119 @@
+"""LibreTranslate's API, so that its clients connect unchanged."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from knnmt.serve.calls import Caller, caller_of
+from knnmt.serve.fields import number_of, text_of, texts_of
+from knnmt.serve.openapi import sent, text
+from knnmt.service.answers import Task
+from knnmt.service.corrections import Correction
+from knnmt.service.failures import BadRequest
+from knnmt.service.jobs import ENDINGS
+from knnmt.service.languages import detect, name_of
+from knnmt.service.service import AUTO
+
+router = APIRouter(tags=["LibreTranslate"])
+FORMATS = ("text", "html")
+LANGUAGE = "A language code, or auto."
+TRANSLATE = sent(
+    ("q", "target"),
+    q={"anyOf": [text(), {"type": "array", "items": text()}], "description": "One text or several."},
+    source=text(LANGUAGE, default=AUTO),
+    target=text("A language code."),
+    format=text(enum=list(FORMATS), default="text"),
+    alternatives={"type": "integer", "minimum": 0, "default": 0},
+)
+SUGGEST = sent(("q", "s", "target"), q=text(), s=text("Its better translation."), source=text(LANGUAGE), target=text())
+DETECT = sent(("q",), q=text())
+
+
+@router.get("/health")
+async def health(request: Request) -> dict[str, str]:
+    """`ok` when the models are loaded, `loading` before; requests that come before wait."""
+    return {"status": "ok" if request.app.state.server.ready else "loading"}
+
+
+@router.get("/frontend/settings")
+@router.post("/frontend/settings")
+async def frontend_settings(request: Request) -> dict[str, Any]:
+    """What LibreTranslate's own page asks first; ours does too. No key is needed."""
+    server = request.app.state.server
+    service = await server.service()
+    first = next(iter(service.shelf.engines.values()))
+    named = {"source": first.source, "target": first.target}
+    return {
+        "apiKeys": server.gate.keys is not None,
+        "charLimit": service.limits.characters,
+        "filesTranslation": True,
+        "frontendTimeout": 500,
+        "keyRequired": server.gate.keys is not None,
+        "language": {side: {"code": code, "name": name_of(code)} for side, code in named.items()},
+        "suggestions": any(engine.stores for engine in service.shelf.engines.values()),
+        "supportedFilesFormat": list(ENDINGS),
+    }
+
+
+@router.get("/languages")
+@router.post("/languages")
+async def languages(request: Request) -> list[dict[str, Any]]:
+    caller = await caller_of(request, counted=False)
+    return caller.service.languages(caller.access)
+
+
+@router.post("/translate", openapi_extra=TRANSLATE)
+async def translate(request: Request) -> dict[str, Any]:
+    """One text or several; a list is answered by a list of the same length and order."""
+    caller = await caller_of(request)
+    texts, listed = texts_of(caller.fields, "q")
+    caller.service.check_size(texts)
+    answered = echoed(caller, texts) or await translated(caller, texts)
+    return answered if listed else {name: value[0] for name, value in answered.items()}
+
+
+def echoed(caller: Caller, texts: list[str]) -> dict[str, list[Any]] | None:
+    """The texts themselves, for a pair of languages that the server was told to answer so."""
+    pair = f"{text_of(caller.fields, 'source', AUTO)}-{text_of(caller.fields, 'target')}"
+    return {"translatedText": texts} if pair in caller.server.settings.echo else None
+
+
+async def translated(caller: Caller, texts: list[str]) -> dict[str, list[Any]]:
+    fields = caller.fields
+    form = text_of(fields, "format", "text")
+    if form not in FORMATS:
+        raise BadRequest(f"{form} format is not supported")
+    source, target = text_of(fields, "source", AUTO), text_of(fields, "target")
+    pair = caller.service.pair(caller.access, source, target, "\n".join(texts))
+    most = number_of(fields, "alternatives", 0, most=caller.service.limits.alternatives)
+    scope = caller.service.scope(caller.access, pair.engine)
+    answers = await caller.translate(Task(scope, html=form == "html", alternatives=most), texts)
+    answered: dict[str, list[Any]] = {"translatedText": [answer.text for answer in answers]}
+    if most:
+        answered["alternatives"] = [list(answer.alternatives) for answer in answers]
+    if pair.detected:
+        language, share = pair.detected
+        answered["detectedLanguage"] = [{"language": language, "confidence": round(100 * share, 1)} for _ in texts]
+    return answered
+
+
+@router.post("/suggest", openapi_extra=SUGGEST)
+async def suggest(request: Request) -> dict[str, bool]:
+    """A correction: `s` is what the translation of `q` is to be, from now on."""
+    caller = await caller_of(request, role="correct")
+    source, target = text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")
+    known, better = text_of(caller.fields, "q"), text_of(caller.fields, "s")
+    caller.service.check_size([known, better])
+    pair = caller.service.pair(caller.access, source, target, known)
+    correction = Correction(known, better, {}, caller.access.filters)
+    await caller.service.learn(caller.access, pair.engine, None, correction)
+    return {"success": True}
+
+
+@router.post("/detect", openapi_extra=DETECT)
+async def detect_language(request: Request) -> list[dict[str, Any]]:
+    caller = await caller_of(request)
+    given = text_of(caller.fields, "q")
+    caller.service.check_size([given])
+    likely = [(code, share) for code, share in detect(given)[:5] if share >= 0.01]
+    return [{"language": code, "confidence": round(100 * share, 1)} for code, share in likely]

@@ -1,0 +1,96 @@
+"""Shapes of other services, for clients that speak nothing else: DeepL's, and Weblate's tmserver's.
+
+DeepL's clients are given `http://host:5000/deepl` as the server's address, tmserver's `http://host:5000/tmserver`.
+"""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from knnmt.serve.calls import Caller, caller_of
+from knnmt.serve.fields import text_of, texts_of
+from knnmt.service.answers import Task
+from knnmt.service.failures import BadRequest
+from knnmt.service.languages import name_of
+from knnmt.service.service import AUTO
+
+deepl = APIRouter(prefix="/deepl/v2", tags=["DeepL"])
+tmserver = APIRouter(prefix="/tmserver", tags=["tmserver"])
+
+UNLIMITED = 1_000_000_000_000  # DeepL's clients want a number
+LEAST_ALIKE = 70.0  # percent, from which Weblate shows a match
+
+
+@deepl.post("/translate")
+async def translate(request: Request) -> dict[str, Any]:
+    """`text` once or several times, `target_lang`, and `tag_handling` xml or html where the texts have tags."""
+    caller = await caller_of(request)
+    fields = caller.fields
+    texts, _ = texts_of(fields, "text")
+    caller.service.check_size(texts)
+    source = text_of(fields, "source_lang", AUTO) or AUTO
+    pair = caller.service.pair(caller.access, source, text_of(fields, "target_lang"), "\n".join(texts))
+    tagged = str(fields.get("tag_handling") or "") in ("xml", "html")
+    scope = caller.service.scope(caller.access, pair.engine)
+    answers = await caller.translate(Task(scope, html=tagged), texts)
+    charged = str(fields.get("show_billed_characters", "")).lower() in ("1", "true")
+    return {
+        "translations": [
+            {"detected_source_language": pair.engine.source.upper(), "text": answer.text}
+            | ({"billed_characters": len(text)} if charged else {})
+            for text, answer in zip(texts, answers, strict=True)
+        ]
+    }
+
+
+@deepl.get("/languages")
+async def languages(request: Request) -> list[dict[str, Any]]:
+    """`type` is source or target."""
+    caller = await caller_of(request, counted=False)
+    targets = caller.fields.get("type") == "target"
+    engines = caller.service.engines(caller.access)
+    codes = dict.fromkeys(engine.target if targets else engine.source for engine in engines)
+    plain = {"supports_formality": False} if targets else {}
+    return [{"language": code.upper(), "name": name_of(code), **plain} for code in codes]
+
+
+@deepl.get("/usage")
+async def usage(request: Request) -> dict[str, int]:
+    """Nothing is metered here."""
+    await caller_of(request, counted=False)
+    return {"character_count": 0, "character_limit": UNLIMITED}
+
+
+@tmserver.get("/languages/")
+async def tm_languages(request: Request) -> dict[str, list[str]]:
+    caller = await caller_of(request, counted=False)
+    engines = caller.service.engines(caller.access)
+    return {
+        "sourceLanguages": list(dict.fromkeys(engine.source for engine in engines)),
+        "targetLanguages": list(dict.fromkeys(engine.target for engine in engines)),
+    }
+
+
+@tmserver.get("/{source}/{target}/unit/{text:path}")
+async def tm_unit(request: Request, source: str, target: str, text: str) -> list[dict[str, Any]]:
+    """What the memories have that is like a text, best first."""
+    caller = await caller_of(request)
+    if not text.strip():
+        raise BadRequest("Invalid request: missing text")
+    caller.service.check_size([text])
+    return await asyncio.to_thread(matches, caller, source, target, text)
+
+
+def matches(caller: Caller, source: str, target: str, text: str) -> list[dict[str, Any]]:
+    pair = caller.service.pair(caller.access, source, target)
+    view = caller.service.shelf.view(caller.service.scope(caller.access, pair.engine))
+    return [
+        {
+            "source": hit.segment.source,
+            "target": hit.segment.target,
+            "quality": round(hit.percent),
+            "rank": round(hit.percent),
+        }
+        for hit in view.near(text, least=LEAST_ALIKE, most=5)
+    ]

@@ -1,0 +1,127 @@
+"""Texts with markup as clients send them: into text and tags, and back.
+
+In HTML, entities are characters and blocks are translated apart. In plain text only what looks like a tag, or like the
+marks that Weblate puts for its placeholders (`[X10X]`), is one; everything else is text, entities too.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from itertools import count
+
+from knnmt.documents.content import Content, Tag, plain_text
+
+TOKEN = re.compile(
+    r"""
+      <!--.*?-->
+    | <(?P<raw>script|style|code|pre)\b[^<>]*>.*?</(?P=raw)\s*>    # its inside is no text
+    | <!?/?[A-Za-z][^<>]*>
+    | \[X\d+X\]
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+NAME = re.compile(r"</?\s*([A-Za-z][\w:.-]*)")
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+BLOCKS = {
+    "address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "dialog", "div", "dl", "dt",
+    "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr",
+    "html", "legend", "li", "main", "nav", "ol", "option", "p", "section", "select", "summary", "table", "tbody", "td",
+    "tfoot", "th", "thead", "title", "tr", "ul",
+}  # fmt: skip
+
+
+def contents(text: str, *, is_html: bool) -> list[str | Content]:
+    """What is translated, each as text and tags, and what stands between: markup of blocks, as it is."""
+    if not is_html:
+        return [paired(tokens(text))]
+    found: list[str | Content] = []
+    inline: list[str] = []
+    for token in [*tokens(text), None]:
+        if token is not None and not is_block(token):
+            inline.append(token)
+            continue
+        if inline:
+            found.append(unescaped(paired(inline)))
+            inline = []
+        if token is not None:
+            found.append(token)
+    return found
+
+
+def written(content: Content, *, is_html: bool) -> str:
+    """The text again; what was an entity is one again."""
+    return "".join(escaped(one, is_html) if isinstance(one, str) else one.markup for one in content)
+
+
+def escaped(text: str, is_html: bool) -> str:
+    return html.escape(text, quote=False) if is_html else text
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Tags and the text between them, in order."""
+    at = 0
+    for found in TOKEN.finditer(text):
+        if found.start() > at:
+            yield text[at : found.start()]
+        yield found.group()
+        at = found.end()
+    if at < len(text):
+        yield text[at:]
+
+
+def is_tag(token: str) -> bool:
+    return TOKEN.fullmatch(token) is not None
+
+
+def name_of(token: str) -> str:
+    found = NAME.match(token)
+    return found[1].lower() if found else ""
+
+
+def is_block(token: str) -> bool:
+    return token.startswith("<") and is_tag(token) and name_of(token) in BLOCKS
+
+
+def paired(given: "Iterator[str] | list[str]") -> Content:
+    """Tags that open and close one another get a number; one without its other half stands alone."""
+    pieces: list[str | Tag] = []
+    opened: list[tuple[str, int]] = []  # name and place
+    numbers = count(1)
+    for token in given:
+        if not is_tag(token):
+            pieces.append(token)
+        elif token.startswith("</"):
+            pieces.append(closed(token, pieces, opened, numbers))
+        else:
+            if can_open(token):
+                opened.append((name_of(token), len(pieces)))
+            pieces.append(Tag(token))
+    return tuple(pieces)
+
+
+def can_open(token: str) -> bool:
+    name = name_of(token)
+    whole = name in ("script", "style", "code", "pre") and token.rstrip().endswith(f"</{name}>")
+    return bool(name) and not token.endswith("/>") and name not in VOID and not whole and token[1] != "!"
+
+
+def closed(token: str, pieces: list[str | Tag], opened: list[tuple[str, int]], numbers: "Iterator[int]") -> Tag:
+    """A closing tag, and its opening one told of it; what was opened in between and never closed stands alone."""
+    for at in reversed(range(len(opened))):
+        name, place = opened[at]
+        if name == name_of(token):
+            number, opening = next(numbers), pieces[place]
+            assert isinstance(opening, Tag)
+            pieces[place] = Tag(opening.markup, "open", number)
+            del opened[at:]
+            return Tag(token, "close", number)
+    return Tag(token)
+
+
+def unescaped(content: Content) -> Content:
+    return tuple(html.unescape(one) if isinstance(one, str) else one for one in content)
+
+
+def spoken(text: str, *, is_html: bool) -> str:
+    """The text without its markup: what the memory knows it by."""
+    return "".join(plain_text(one) for one in contents(text, is_html=is_html) if not isinstance(one, str))

@@ -1,0 +1,158 @@
+"""What waits together is decoded together: one thread a model, batches by what is waiting, fair among clients.
+
+Each client's work gets a tag: where the client's last piece ended in a virtual time that runs with the work done, plus
+its own cost (weighted fair queueing). The smallest tags go first, so that somebody with one sentence passes somebody
+with a thousand. Nothing is refused because of load: work waits until it is done, its deadline, or its client hangs up.
+"""
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from knnmt.service.failures import TooLate
+
+log = logging.getLogger(__name__)
+
+BATCH_TEXTS = 32
+BATCH_COST = 4_000  # characters of a batch
+GATHER = 0.012  # seconds at most that a batch waits for clients who have just been answered and will ask again
+BASE_COST = 20  # characters that any text costs, however short
+GATHERED_FOR = 0.06  # and at most this part of the time that the last batch took
+
+
+@dataclass
+class Work:
+    """One text to translate. `group` says what it may share a batch with."""
+
+    text: str
+    group: Hashable
+    client: str
+    deadline: float  # of time.monotonic
+    unit: Any = None  # the same with its tags, where it is of a document
+    done: "Future[Any]" = field(default_factory=Future)
+
+    @property
+    def cost(self) -> float:
+        return BASE_COST + len(self.text)
+
+
+Run = Callable[[Hashable, Sequence[Work]], Sequence[Any]]
+
+
+class Scheduler:
+    """A queue and the thread that empties it."""
+
+    def __init__(self, name: str, run: Run, *, batch_texts: int = BATCH_TEXTS) -> None:
+        self.run = run
+        self.batch_texts = batch_texts
+        self._heap: list[tuple[float, int, Work]] = []
+        self._ends: dict[str, float] = {}  # by client, where its work ends in virtual time
+        self._now = 0.0  # virtual time
+        self._order = count()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._last = (0, 0.0)  # texts of the last batch, and the seconds that it took
+        self.waiting = 0
+        self.batches = 0
+        self.texts = 0
+        self._thread = threading.Thread(target=self._loop, name=f"decoding {name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, works: Iterable[Work]) -> None:
+        with self._changed:
+            if self._stopping:
+                raise TooLate("the server is shutting down")
+            for work in works:
+                self._push(work)
+            self._changed.notify_all()
+
+    def _push(self, work: Work) -> None:
+        begin = max(self._now, self._ends.get(work.client, 0.0))
+        self._ends[work.client] = begin + work.cost
+        heapq.heappush(self._heap, (begin + work.cost, next(self._order), work))
+        self.waiting += 1
+
+    def stop(self) -> None:
+        """Finish what waits, then end; nothing new is taken."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            begun = time.monotonic()
+            live = [work for work in batch if work.done.set_running_or_notify_cancel()]
+            if live:
+                self._answer(live)
+            self._last = (len(live), time.monotonic() - begun)
+
+    def _next_batch(self) -> list[Work] | None:
+        with self._changed:
+            while not self._heap:
+                if self._stopping:
+                    return None
+                self._ends.clear()  # nobody waits: nobody has had more than their share
+                self._changed.wait()
+            self._gather()
+            return self._take()
+
+    def _gather(self) -> None:
+        """Wait a moment for those who were answered together to ask together again.
+
+        Without it the first of them is decoded alone and the others wait for that.
+        """
+        texts, seconds = self._last
+        until = time.monotonic() + min(GATHER, seconds * GATHERED_FOR)
+        while len(self._heap) < min(texts, self.batch_texts) and not self._stopping:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self._changed.wait(left)
+
+    def _take(self) -> list[Work]:
+        """The fairest work that can share a batch with the fairest of all; what cannot stays."""
+        batch: list[Work] = []
+        others: list[tuple[float, int, Work]] = []
+        cost, now = 0.0, time.monotonic()
+        while self._heap and len(batch) < self.batch_texts and cost < BATCH_COST:
+            tagged = heapq.heappop(self._heap)
+            work = tagged[2]
+            if work.done.cancelled() or now > work.deadline:
+                self._drop(work)
+            elif batch and work.group != batch[0].group:
+                others.append(tagged)
+            else:
+                self._now = max(self._now, tagged[0] - work.cost)
+                batch.append(work)
+                cost += work.cost
+        for tagged in others:
+            heapq.heappush(self._heap, tagged)
+        self.waiting = len(self._heap)
+        return batch
+
+    def _drop(self, work: Work) -> None:
+        if work.done.set_running_or_notify_cancel():
+            work.done.set_exception(TooLate("not translated before the deadline; the server is busy"))
+
+    def _answer(self, batch: Sequence[Work]) -> None:
+        """Give everyone their answer; where the batch fails, each is tried alone, so that one text harms no other."""
+        try:
+            answers = self.run(batch[0].group, batch)
+            self.batches, self.texts = self.batches + 1, self.texts + len(batch)
+        except Exception as error:
+            if len(batch) > 1:
+                for work in batch:
+                    self._answer([work])
+                return
+            log.debug("a text could not be translated", exc_info=True)
+            batch[0].done.set_exception(error)
+            return
+        for work, answer in zip(batch, answers, strict=True):
+            work.done.set_result(answer)

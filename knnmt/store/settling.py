@@ -1,0 +1,156 @@
+"""Joining large units of a store beside whoever reads and changes it: `knnmt compact --tiers`.
+
+The work is done in a folder of its own, without the store's lock, which is held only for the moment in which the result
+takes the place of what it was made of. It may be stopped at any point: what was finished is used by the next call, and
+the store is never anything but whole. The memory stays the same, and so does its version.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyroaring import BitMap
+
+from knnmt.files import rename_durably, write_json
+from knnmt.layout.joining import join_into
+from knnmt.layout.manifest import PARTS, read_manifest
+from knnmt.layout.parts import PART_RECORD, new_folder, next_part, read_part_record
+from knnmt.layout.records import IndexRecord, PartRecord, as_json
+from knnmt.search.file_names import lists_name, trained_name
+from knnmt.store.datastore import INDEX, Store
+from knnmt.store.index_files import fields_of, indexed, inputs_of, less, unused_name
+from knnmt.store.tiers import FACTOR, Run, Unit, due, units_of
+from knnmt.store.versions import changing, locked, recommit
+
+FOLDER = "joining"
+LOCK = ".joining.lock"
+PART = "part"
+UNIT = "unit.json"
+PATIENCE = 60.0  # seconds that the result waits for a writer
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """What takes the place of some units, and the segments that were left out of it, numbered in those units."""
+
+    folder: Path
+    unit: Unit
+    replaces: tuple[str, ...]  # the names of parts
+    removed: BitMap
+    dropped: int  # entries
+
+
+def compact_tiers(path: str | Path) -> int:
+    """Join what is due, step by step; returns how many steps there were."""
+    path, steps = Path(path), 0
+    with joining(path):
+        while run := next_run(units := units_of((store := Store.open(path)).manifest)):
+            steps += place(path, prepare(store, units, run))
+    return steps
+
+
+@contextmanager
+def joining(path: Path) -> Iterator[None]:
+    """Keep others who join out; nothing of what they began is left when all went well."""
+    read_manifest(path)  # no lock file in a folder that is no store
+    with locked(path, LOCK):
+        yield
+        shutil.rmtree(path / FOLDER, ignore_errors=True)
+
+
+def next_run(units: Sequence[Unit]) -> Run | None:
+    """Units that should be one, or one unit in many parts, as earlier versions built them."""
+    many = (number for number, unit in enumerate(units) if len(unit.parts) > FACTOR)
+    return due(units) or next((Run(number, number + 1) for number in many), None)
+
+
+def prepare(store: Store, units: Sequence[Unit], run: Run) -> Joint:
+    """Write the joint unit; where a call before has written it, or its part, that is taken."""
+    inputs, keep_index = inputs_of(store, units, run), run.end - run.first == 1
+    if keep_index:  # it knows entries by their numbers: none may leave
+        inputs = replace(inputs, removed=BitMap())
+    folder = folder_for(store.path, inputs.parts, inputs.removed)
+    part = joint_part(folder, lambda new, final: join_into(new, final, inputs))
+    unit = Unit(units[run.first].index, (part,)) if keep_index else joint_index(store, folder, part)
+    dropped = sum(one.entries for one in inputs.parts) - part.entries
+    return Joint(folder, unit, tuple(one.name for one in inputs.parts), inputs.removed, dropped)
+
+
+def folder_for(path: Path, parts: Sequence[PartRecord], removed: BitMap) -> Path:
+    """A folder whose name says what is made in it, and of what; what else was begun is given up."""
+    content = json.dumps([as_json(part) for part in parts]).encode() + removed.serialize()
+    folder = path / FOLDER / hashlib.sha256(content).hexdigest()[:16]
+    if folder.parent.is_dir():
+        for other in folder.parent.iterdir():
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def joint_part(folder: Path, join: Callable[[Path, Path], PartRecord]) -> PartRecord:
+    final, noted = folder / PART, folder / PART_RECORD
+    if noted.is_file() and final.is_dir():
+        return read_part_record(folder)
+    noted.unlink(missing_ok=True)
+    shutil.rmtree(final, ignore_errors=True)
+    part = join(new_folder(final), final)
+    write_json(noted, as_json(part))
+    return part
+
+
+def joint_index(store: Store, folder: Path, part: PartRecord) -> Unit:
+    """The part with its index, as noted down when both are on disk."""
+    noted = folder / UNIT
+    if noted.is_file():
+        index = IndexRecord.from_json(json.loads(noted.read_text()))
+        if all((folder / name).is_file() for name in index.files()):
+            return Unit(index, (part,))
+    unit = indexed(store, [part], folder)
+    write_json(noted, as_json(unit.index))
+    return unit
+
+
+def place(path: Path, joint: Joint) -> bool:
+    """Let the joint unit take its place; False where the store has become another in the meantime."""
+    with changing(path, patience=PATIENCE) as store:
+        units = units_of(store.manifest)
+        run = where_it_goes(store, units, joint)
+        if run is not None:
+            unit = moved(path, joint, store.manifest.version, keep_index=run.end - run.first == 1)
+            removed = less(store.manifest.removed, joint.dropped)
+            recommit(store, **fields_of([*units[: run.first], unit, *units[run.end :]], removed))
+    shutil.rmtree(joint.folder, ignore_errors=True)
+    return run is not None
+
+
+def where_it_goes(store: Store, units: Sequence[Unit], joint: Joint) -> Run | None:
+    """The units that have just the parts that were joined, and from which all is removed that was left out."""
+    names = [tuple(part.name for part in unit.parts) for unit in units]
+    for first in range(len(units)):
+        for end in range(first + 1, len(units) + 1):
+            if sum(names[first:end], ()) == joint.replaces:
+                gone = inputs_of(store, units, Run(first, end)).removed
+                return Run(first, end) if joint.removed.issubset(gone) else None
+            if len(sum(names[first:end], ())) >= len(joint.replaces):
+                break
+    return None
+
+
+def moved(path: Path, joint: Joint, version: int, *, keep_index: bool) -> Unit:
+    """The files of a joint unit under names of the store."""
+    index, number = joint.unit.index, f"{next_part(path):06d}"
+    part = replace(joint.unit.parts[0], name=number)
+    (joint.folder / PART / PART_RECORD).unlink(missing_ok=True)  # it is for builds, and names the part as it was
+    rename_durably(joint.folder / PART, path / PARTS / number)
+    if index.file and not keep_index:
+        name = unused_name(path, version)
+        for kind in (str, trained_name, lists_name):
+            if (joint.folder / kind(INDEX)).exists():
+                rename_durably(joint.folder / kind(INDEX), path / kind(name))
+        index = replace(index, name=name)
+    return Unit(index, (part,))

@@ -1,0 +1,102 @@
+"""Parts and indexes by size: eight of a tier become one of the next, so that a store has few of them whatever came.
+
+A unit is an index and the parts that it is over. The first unit, over what was built, stays as it is. Those after it
+stand in the order in which they were added, and no tier is followed by a higher one. What is small is joined by the
+change that adds to it; what is large by `knnmt compact --tiers`, beside readers and writers.
+
+Joining takes out what was removed: entries and text go, and an empty row keeps the number. So the numbers of segments
+stay what they are until the store is compacted.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from knnmt.layout.manifest import Manifest
+from knnmt.layout.records import IndexRecord, PartRecord
+
+FACTOR = 8  # units of a tier that become one of the next; a power of two
+JOINED_BY_A_CHANGE = 4096  # entries at most
+PATIENCE = 4  # times as many units as should be in a tier: a change then joins them, however large they are
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    index: IndexRecord
+    parts: tuple[PartRecord, ...]
+
+    @property
+    def entries(self) -> int:
+        return self.index.entries
+
+    @property
+    def tier(self) -> int:
+        return tier_of(self.entries)
+
+    @property
+    def has_keys(self) -> bool:
+        return all(part.has_keys for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Units that stand side by side: from `first` up to, and without, `end`."""
+
+    first: int
+    end: int
+
+
+def tier_of(entries: int) -> int:
+    """The logarithm, to the base of `FACTOR`."""
+    return (max(1, entries).bit_length() - 1) // (FACTOR.bit_length() - 1)
+
+
+def units_of(manifest: Manifest) -> list[Unit]:
+    """A manifest's indexes, each with its parts."""
+    parts, units = iter(manifest.parts), []
+    for index in manifest.indexes:
+        mine: list[PartRecord] = []
+        while sum(part.entries for part in mine) < index.entries:
+            mine.append(next(parts))
+        units.append(Unit(index, tuple(mine)))
+    rest = tuple(parts)  # without entries, at the end
+    return [*units[:-1], Unit(units[-1].index, (*units[-1].parts, *rest))]
+
+
+def taken_in(units: Sequence[Unit], added: int) -> int:
+    """How many units at the end an addition of so many entries joins with itself."""
+    count, total = 0, added
+    for unit in reversed(units[1:]):
+        if not unit.has_keys or unit.tier >= tier_of(total):
+            break
+        count, total = count + 1, total + unit.entries
+    return count
+
+
+def due(units: Sequence[Unit], *, most: int | None = None, patience: int = 1) -> Run | None:
+    """The first units that should become one, small ones first; `most` is how many entries they may have."""
+    sizes = [unit.tier if unit.has_keys else None for unit in units]
+    for tier in sorted({size for size in sizes[1:] if size is not None}):
+        for run in runs_up_to(sizes, tier):
+            inside = units[run.first : run.end]
+            small = most is None or sum(unit.entries for unit in inside) <= most
+            if small and is_due(inside, tier, patience):
+                return run
+    return None
+
+
+def is_due(inside: Sequence[Unit], tier: int, patience: int) -> bool:
+    """Enough of one tier, or a higher tier after a lower one, as a merge of stores leaves them."""
+    enough = sum(unit.tier == tier for unit in inside) >= FACTOR * patience
+    rising = patience == 1 and any(left.tier < right.tier == tier for left, right in pairwise(inside))
+    return len(inside) > 1 and (enough or rising)
+
+
+def runs_up_to(sizes: Sequence[int | None], tier: int) -> Iterator[Run]:
+    """Units after the first, side by side, of that tier or lower."""
+    at = 1
+    for fits, group in groupby(sizes[1:], lambda size: size is not None and size <= tier):
+        length = len(list(group))
+        if fits:
+            yield Run(at, at + length)
+        at += length

@@ -1,0 +1,26 @@
+"""`KNNMT_PLAIN`: leaves fast paths out, to find out whether one of them is at fault.
+
+`KNNMT_PLAIN=packed,int8` leaves out two of them, `KNNMT_PLAIN=all` every one. Each has a plain twin that gives the same
+up to rounding. A path that is not taken says why in the log, at level DEBUG.
+"""
+
+import os
+
+from knnmt.errors import SettingsError
+
+VARIABLE = "KNNMT_PLAIN"
+FAST_PATHS = {
+    "packed": "linear layers multiply weights that oneDNN laid out beforehand",
+    "direct": "a Marian network is run by its weights, without transformers' calls around them",
+    "int8": "a large vocabulary is projected in int8 first; the best candidates are computed anew in float32",
+    "centroids": "the nearest clusters are found by codes of their centroids",
+}
+
+
+def left_out(path: str) -> bool:
+    """Whether the user wants this fast path's plain twin."""
+    assert path in FAST_PATHS, path
+    named = {name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()}
+    for name in sorted(named - {"all", *FAST_PATHS}):
+        raise SettingsError(f"{VARIABLE}: {name!r} is no fast path; there are all, {', '.join(FAST_PATHS)}")
+    return path in named or "all" in named

@@ -1,0 +1,141 @@
+"""Links between the words of a source and of its translation, by the cross-attention of the network itself.
+
+Which heads align, and whether at the step that predicts a token or at the one after it, differs from model to model.
+So it is measured on text: words that both sides hold once, such as numbers and names, are links that are known.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from knnmt.engine.attention import Weights, cross_attention
+from knnmt.models.batching import batches_by_tokens
+from knnmt.models.translation_model import TranslationModel
+from knnmt.models.words import written
+from knnmt.units.flat import Flat
+from knnmt.units.links import Matrix, anchors, balanced, with_certain, word_links
+
+log = logging.getLogger(__name__)
+
+BATCH_TOKENS = 1024  # padded source tokens a pass: attention of all heads is kept
+HEADS = 4  # that are averaged
+ENOUGH = 24  # known links: a choice that rests on so many is kept
+LEAST = 6  # known links, below which a measure says nothing
+JUDGED_BY = 96  # pairs at most
+
+Head = tuple[int, int, int]  # shift, layer, head
+Side = tuple[list[int], list[tuple[int, int]]]  # where tokens end in a text, and where its words stand
+
+_CHOSEN: WeakKeyDictionary[nn.Module, "Heads"] = WeakKeyDictionary()
+
+
+class Pair(NamedTuple):
+    """A text and its translation, both without tags."""
+
+    source: Flat
+    target: Flat
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads that align best, and the share of known links that they found."""
+
+    heads: tuple[Head, ...]
+    found: float
+    of: int  # known links
+
+    def to_json(self) -> dict[str, Any]:
+        return {"heads": [list(head) for head in self.heads], "found": self.found, "of": self.of}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Heads":
+        return cls(tuple((int(a), int(b), int(c)) for a, b, c in record["heads"]), record["found"], record["of"])
+
+
+class Aligner:
+    """Links words by the attention of one model."""
+
+    def __init__(self, model: TranslationModel) -> None:
+        self.model = model
+
+    @property
+    def heads(self) -> Heads | None:
+        """Those that were chosen for this network; None before anything was measured."""
+        return _CHOSEN.get(self.model.network)
+
+    @heads.setter
+    def heads(self, heads: Heads) -> None:
+        _CHOSEN[self.model.network] = heads
+
+    def measure(self, pairs: Sequence[Pair]) -> Heads:
+        """Choose heads by how many known links of some pairs each of them finds."""
+        hits: NDArray[np.float64] | None = None
+        total = 0
+        judged = [pair for pair in pairs if anchors(pair.source.words, pair.target.words)][:JUDGED_BY]
+        for pair, weights, sides in self.attended(judged or pairs[:1]):
+            known = anchors(pair.source.words, pair.target.words)
+            hits = hits_of(weights, sides, known) + (0 if hits is None else hits)
+            total += len(known)
+        chosen = chosen_heads(np.zeros((1, 1, 1)) if hits is None else hits, total)
+        if total >= ENOUGH:
+            self.heads = chosen
+        log.debug("alignment: heads %s find %.0f %% of %d known links", chosen.heads, 100 * chosen.found, total)
+        return chosen
+
+    def links(self, pairs: Sequence[Pair]) -> list[Matrix]:
+        """For each pair, how much each target word has to do with each source word, [target words, source words]."""
+        if not pairs:
+            return []
+        heads = self.heads or self.measure(pairs)
+        found: dict[int, Matrix] = {}
+        rows = {id(pair): row for row, pair in enumerate(pairs)}
+        for pair, weights, (source, target) in self.attended(pairs):
+            mean = np.mean([weights[head] for head in heads.heads], axis=0)
+            links = balanced(word_links(mean, source, target))
+            found[rows[id(pair)]] = with_certain(links, pair.source.words, pair.target.words)
+        return [found[row] for row in range(len(pairs))]
+
+    def attended(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Weights, tuple[Side, Side]]]:
+        """Each pair with all attention and with its tokens and words, batch by batch."""
+        sources, _ = self.model.fitting_sources([pair.source.text() for pair in pairs])
+        targets = self.model.encode_targets([pair.target.text() for pair in pairs])
+        targets = [tokens[: self.model.positions] for tokens in targets]
+        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+        for batch in batches_by_tokens(lengths, BATCH_TOKENS):
+            given = cross_attention(self.model, [sources[row] for row in batch], [targets[row] for row in batch])
+            for row, weights in zip(batch, given, strict=True):
+                pair, prefix = pairs[row], self.model.source_prefix
+                sides = self.side(pair.source, sources[row], prefix), self.side(pair.target, targets[row])
+                yield pair, weights, sides
+
+    def side(self, flat: Flat, tokens: Sequence[int], prefix: str = "") -> Side:
+        """Where the tokens of a text end and where its words stand."""
+        ends = written(self.model, tokens, prefix + flat.text())
+        return [max(0, end - len(prefix)) for end in ends], flat.spans(0, len(flat.words))
+
+
+def hits_of(weights: Weights, sides: tuple[Side, Side], known: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+    """How many known links each head finds, [shifts, layers, heads]."""
+    hits = np.zeros(weights.shape[:3])
+    for head in np.ndindex(*weights.shape[:3]):
+        best = word_links(weights[head], *sides).argmax(axis=1)
+        hits[head] = sum(best[target] == source for source, target in known)
+    return hits
+
+
+def chosen_heads(hits: NDArray[np.float64], total: int) -> Heads:
+    """The best few; where too little is known, the heads of all layers where a token is predicted."""
+    if total < LEAST:
+        log.debug("alignment: only %d known links; all heads are averaged", total)
+        _, layers, heads = hits.shape
+        everywhere = tuple((0, layer, head) for layer in range(layers) for head in range(heads))
+        return Heads(everywhere, 0.0, total)
+    order = np.argsort(-hits.ravel(), kind="stable")[:HEADS]
+    best = tuple((int(a), int(b), int(c)) for a, b, c in zip(*np.unravel_index(order, hits.shape), strict=True))
+    return Heads(best, float(hits.ravel()[order[0]] / total), total)

@@ -1,0 +1,145 @@
+"""Which mixer serves a memory: what was asked for, what its store was tuned or fitted to, or the built-in head."""
+
+import logging
+from dataclasses import asdict
+from functools import reduce
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnmt.errors import SettingsError
+from knnmt.mixing.coverage import Coverage
+from knnmt.mixing.fixed import FixedMixer
+from knnmt.mixing.fixed_values import PAPER_K
+from knnmt.mixing.head_mixer import HeadMixer, read_head
+from knnmt.mixing.heads import Head
+from knnmt.mixing.mixer import Mixer
+from knnmt.models.translation_model import TranslationModel
+from knnmt.store.datastore import Store
+from knnmt.translate.leave_one_out import plain, special_tokens
+from knnmt.translate.local_retriever import LocalRetriever
+from knnmt.translate.settings import BY_HAND, TranslateSettings, check_enough
+
+log = logging.getLogger(__name__)
+
+KEYS_SAMPLED = 4096
+SOURCES_AT_ONCE = 1024
+MANY = 20_000  # segments without a coverage file: opening reads them all
+SEED = 0
+
+
+def mixer_for(retriever: LocalRetriever, model: TranslationModel, asked: TranslateSettings) -> Mixer:
+    """What mixes for these stores; the first one decides what was left open."""
+    kind = kind_for(retriever.stores[0], model, asked)
+    if kind in ("fixed", "paper"):
+        return fixed_mixer(fixed_settings(retriever, asked, kind), retriever.entries)
+    return head_mixer(retriever, model, head_of(retriever.stores[0], kind), exact=asked.exact)
+
+
+def kind_for(store: Store, model: TranslationModel, asked: TranslateSettings) -> str:
+    """The kind of mixing."""
+    tuned, fitted = store.manifest.tuned, store.manifest.mixing
+    if asked.by_hand or asked.mixing is not None:
+        return asked.mixing or "fixed"
+    if model.source_lang != store.manifest.model.source_lang:
+        return "fixed"  # coverage compares words of one language
+    if tuned is not None:
+        return str(tuned.get("mixing", "fixed"))
+    if fitted is not None:
+        return fitted.kind
+    return "learned" if store.has_keys else "fixed"
+
+
+def told(mixer: Mixer, settings: TranslateSettings) -> dict[str, Any]:
+    """For a reader: what was mixed how, with how many beams."""
+    if isinstance(mixer, FixedMixer):
+        values = {name: getattr(mixer, name) for name in BY_HAND}
+        return values | {"beam": settings.beam, "certain": mixer.certain, "exact": settings.exact}
+    kind = mixer.head.kind if isinstance(mixer, HeadMixer) else type(mixer).__name__
+    return {"mixing": kind, "k": mixer.needs.neighbours, "beam": settings.beam, "exact": settings.exact}
+
+
+def fixed_mixer(settings: TranslateSettings, entries: int) -> FixedMixer:
+    mixer = FixedMixer(**asdict(settings.fixed))
+    check_enough(mixer.k, entries)
+    return mixer
+
+
+def fixed_settings(retriever: LocalRetriever, asked: TranslateSettings, kind: str) -> TranslateSettings:
+    """What was left open filled in: as tuned, else as fitted, else as in the paper."""
+    manifest = retriever.stores[0].manifest
+    fitted = manifest.mixing.how.get("fixed", {}) if manifest.mixing else {}
+    chosen = {"k": PAPER_K} | ({} if kind == "paper" else fitted | (manifest.tuned or {}))
+    chosen["k"] = min(chosen["k"], retriever.entries)  # a filter may leave fewer than the store was tuned for
+    chosen.pop("mixing", None)
+    return asked.filled(chosen)
+
+
+def head_of(store: Store, kind: str) -> Head:
+    """The store's own, else the built-in one."""
+    record = store.manifest.mixing
+    name = record.named(".safetensors") if record and record.kind == kind else None
+    if name is not None:
+        return read_head(store.path / name)[0]
+    if kind != "learned":
+        raise SettingsError(f"--mixing {kind}: {store.path} has none; make one with `knnmt fit --mixing {kind}`")
+    return builtin_head()
+
+
+def builtin_head() -> Head:
+    """The head that serves every store until it has one of its own."""
+    return read_head(Path(str(resources.files("knnmt"))) / "data" / "learned.safetensors")[0]
+
+
+def head_mixer(retriever: LocalRetriever, model: TranslationModel, head: Head, *, exact: bool = False) -> HeadMixer:
+    """A head with what it needs to know of the stores."""
+    coverages = [covered(store, model) for store in retriever.stores]
+    sizes = [store.entries for store in retriever.stores]
+    variance = float(np.average([known_variance(store) for store in retriever.stores], weights=sizes))
+    mixer = HeadMixer(
+        head,
+        reduce(Coverage.joined, coverages),
+        variance,
+        ignored=special_tokens(model),
+        entries=retriever.entries,
+    )
+    if exact:
+        mixer.worth = 0.0
+    return mixer
+
+
+def covered(store: Store, model: TranslationModel) -> Coverage:
+    """The n-grams of a store's sources: those of its file, and of what was added since."""
+    record = store.manifest.mixing
+    name = record.named(".roaring") if record else None
+    if record is None or name is None:
+        if store.manifest.segments > MANY:
+            log.warning("%s: reading all of its sentences; `knnmt fit` would make opening faster", store.path)
+        return coverage_of(store, model)
+    known = Coverage.from_bytes((store.path / name).read_bytes(), name)
+    if record.covered >= store.manifest.segments:
+        return known
+    return known.joined(coverage_of(store, model, first=record.covered))
+
+
+def known_variance(store: Store) -> float:
+    return store.manifest.mixing.variance if store.manifest.mixing else variance_of(store)
+
+
+def coverage_of(store: Store, model: TranslationModel, *, first: int = 0) -> Coverage:
+    """The n-grams of a store's sources, from the segment of number `first` on."""
+    coverage, ignored = Coverage(), special_tokens(model)
+    texts = [pair.source for pair in store.all_segments() if pair.segment >= first]
+    for begin in range(0, len(texts), SOURCES_AT_ONCE):
+        encoded = model.encode_sources(texts[begin : begin + SOURCES_AT_ONCE])
+        coverage.add(plain(source, ignored) for source in encoded)
+    return coverage
+
+
+def variance_of(store: Store) -> float:
+    """The mean squared distance of a store's keys from their centre."""
+    entries = np.random.default_rng(SEED).choice(store.entries, min(KEYS_SAMPLED, store.entries), replace=False)
+    keys = store.gather("keys", np.sort(entries)).astype(np.float32)
+    return max(float(keys.var(axis=0).sum()), 1e-6)

@@ -1,0 +1,92 @@
+"""Pieces of units, sentences or clauses, translated so that their placeholders come through.
+
+The model sees placeholders as they are. Where its translation has lost one, or has one too many, the piece is decoded
+again with masks in their place, one kind of mask after another.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from knnmt.models.translation_model import TranslationModel
+from knnmt.translate.aligning import Pair
+from knnmt.translate.translator import Translation, Translator
+from knnmt.units import doubts
+from knnmt.units.flat import Flat, Span, flattened
+from knnmt.units.protected import MASKS, Masked, balance, masked, repaired
+
+FRAME = 8  # tokens that a model may put around a text
+BYTES = 4  # of a character at most, and a token is a byte at least
+
+
+@dataclass
+class Piece:
+    """A run of words of a unit, and its translation: its own text, where there is nothing to translate."""
+
+    flat: Flat
+    span: Span
+    target: str
+    is_done: bool = False
+    is_unfinished: bool = False
+    log_probability: float = 0.0
+    tokens: int = 0
+    translation: Translation | None = None  # as it was decoded, masks and all
+    flags: list[str] = field(default_factory=list)
+
+    @cached_property
+    def source(self) -> str:
+        return self.flat.text(*self.span)
+
+    @cached_property
+    def pair(self) -> Pair:
+        """Both sides without tags, once the translation is there."""
+        return Pair(self.flat.part(*self.span), flattened((self.target,)))
+
+    def take(self, translation: Translation, text: str) -> None:
+        """A translation of the piece, with placeholders in the place of masks."""
+        self.translation = translation
+        self.target = re.sub(" {2,}", " ", text)
+        self.is_done, self.is_unfinished = True, translation.unfinished
+        self.log_probability, self.tokens = translation.log_probability, len(translation.tokens)
+        if translation.cut:
+            self.flags.append(doubts.TOO_LONG)
+        if translation.unfinished:
+            self.flags.append(doubts.NOT_FINISHED)
+
+
+def translate_pieces(translator: Translator, pieces: Sequence[Piece]) -> None:
+    """Translate what is not done: plainly, and what has lost a placeholder by that once more with masks."""
+    waiting = [piece for piece in pieces if not piece.is_done]
+    for piece, translation in zip(waiting, translator.translations([one.source for one in waiting]), strict=True):
+        piece.take(translation, repaired(piece.source, translation.text))
+    wrong = [piece for piece in waiting if not balance(piece.source, piece.target).holds]
+    for mask in MASKS:
+        if wrong:
+            wrong = [*still_wrong(translator, [(piece, masked(piece.source, mask)) for piece in wrong])]
+
+
+def still_wrong(translator: Translator, tried: Sequence[tuple[Piece, Masked]]) -> list[Piece]:
+    """Decode masked pieces and take what came through whole; those that did not."""
+    wrong = []
+    given = [text for _, text in tried if text.masks]
+    done = dict(zip([text.text for text in given], translator.translations([text.text for text in given]), strict=True))
+    for piece, text in tried:
+        translation = done.get(text.text)
+        revealed = text.revealed(translation.text) if translation else None
+        if translation and revealed is not None and balance(piece.source, revealed).holds:
+            piece.take(translation, revealed)
+        else:
+            wrong.append(piece)
+    return wrong
+
+
+def fitting(model: TranslationModel) -> Callable[[str], bool]:
+    """Whether a model has room for a text."""
+
+    def fits(text: str) -> bool:
+        if len(model.source_prefix) + BYTES * len(text) + FRAME <= model.positions:
+            return True
+        return len(model.encode_sources([text])[0]) <= model.positions
+
+    return fits

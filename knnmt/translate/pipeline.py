@@ -1,0 +1,175 @@
+"""`pipeline("translation")` as transformers had it until version 5, with or without a datastore."""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, overload
+
+from knnmt.engine.runtime import lock_of
+from knnmt.errors import SettingsError
+from knnmt.models.translation_model import TranslationModel, load_model, wrap_model
+from knnmt.translate.memories import StorePaths
+from knnmt.translate.settings import TranslateSettings
+from knnmt.translate.translator import Translation, Translator, check_fingerprint, open_retriever
+
+log = logging.getLogger(__name__)
+
+TASK = re.compile(r"translation(?:_(\w+)_to_(\w+))?")
+WITHOUT_EFFECT = ("truncation", "clean_up_tokenization_spaces", "return_text")  # what they ask for is always done
+BLOCK = 64  # texts of a generator that are translated together, unless `batch_size` says otherwise
+
+Translated = list[dict[str, str]]
+
+
+def pipeline(
+    task: str = "translation",
+    model: Any = None,
+    *,
+    tokenizer: Any = None,
+    store: StorePaths | None = None,
+    src_lang: str | None = None,
+    tgt_lang: str | None = None,
+    batch_size: int | None = None,
+    device: Any = None,
+    **options: Any,
+) -> "TranslationPipeline":
+    """A function that translates: `pipeline("translation", model="…")("Guten Tag")` gives `[{"translation_text": …}]`.
+
+    The model is a name, a folder, or a loaded model with its `tokenizer`; a store knows its own. Further options are
+    fields of `TranslateSettings`.
+    """
+    languages = languages_of(task, src_lang, tgt_lang)
+    translator = make_translator(model, tokenizer, store, languages, TranslateSettings(**options))
+    if device not in (None, -1):
+        translator.model.to(device)
+    return TranslationPipeline(translator, batch_size=batch_size)
+
+
+def languages_of(task: str, source: str | None, target: str | None) -> tuple[str | None, str | None]:
+    """Those that were given, or that the task's name says: `translation_de_to_en`."""
+    found = TASK.fullmatch(task)
+    if not found:
+        raise SettingsError(f'pipeline("{task}"): only "translation" and "translation_XX_to_YY" are known')
+    return source or found[1], target or found[2]
+
+
+def make_translator(
+    model: Any,
+    tokenizer: Any,
+    store: StorePaths | None,
+    languages: tuple[str | None, str | None],
+    settings: TranslateSettings,
+) -> Translator:
+    if store is None and model is None:
+        raise SettingsError("pipeline: model or store is missing")
+    if store is not None and (model is None or isinstance(model, str)):
+        return Translator.from_store(store, settings, model=model)
+    loaded = loaded_model(model, tokenizer, languages)
+    if store is None:
+        return Translator(loaded, None, settings)
+    retriever = open_retriever(store, settings)
+    check_fingerprint(retriever.stores[0], retriever.stores[0].manifest.model, loaded.fingerprint, "the one given")
+    return Translator.with_memory(loaded, retriever, settings)
+
+
+def loaded_model(model: Any, tokenizer: Any, languages: tuple[str | None, str | None]) -> TranslationModel:
+    source, target = languages
+    if isinstance(model, str):
+        return load_model(model, source_lang=source, target_lang=target)
+    if tokenizer is None:
+        raise SettingsError("pipeline: a loaded model needs its tokenizer=… too")
+    name = str(getattr(model, "name_or_path", "") or type(model).__name__)
+    return wrap_model(model.eval(), tokenizer, name=name, source_lang=source, target_lang=target)
+
+
+class TranslationPipeline:
+    """Takes a text, a list or any iterable of texts, and gives what transformers' pipeline gave."""
+
+    def __init__(self, translator: Translator, *, batch_size: int | None = None) -> None:
+        if batch_size is not None and batch_size < 1:
+            raise SettingsError(f"batch_size {batch_size}: must be at least 1")
+        self.translator = translator
+        self.batch_size = batch_size
+
+    @property
+    def model(self) -> Any:
+        """The Hugging Face model itself."""
+        return self.translator.model
+
+    @property
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer itself."""
+        return self.translator.tokenizer
+
+    @overload
+    def __call__(self, texts: str | list[str], *more: str, **options: Any) -> Translated: ...
+    @overload
+    def __call__(self, texts: Iterable[str], **options: Any) -> Iterator[Translated]: ...
+    def __call__(
+        self, texts: str | Iterable[str], *more: str, batch_size: int | None = None, **options: Any
+    ) -> Translated | Iterator[Translated]:
+        """One dictionary for each text; of an iterable that is no list, a list of one for each, as it is asked for."""
+        size = batch_size or self.batch_size
+        if isinstance(texts, str):
+            return self._translated([texts, *more], size, options)
+        if isinstance(texts, list | tuple):
+            return self._translated(texts, size, options)
+        return self._stream(iter(texts), size or BLOCK, options)
+
+    def _stream(self, texts: Iterator[str], size: int, options: dict[str, Any]) -> Iterator[Translated]:
+        while block := list(islice(texts, size)):
+            for one in self._translated(block, None, options):
+                yield [one]
+
+    def _translated(self, texts: Sequence[str], size: int | None, options: dict[str, Any]) -> Translated:
+        size = size or max(1, len(texts))
+        blocks = [texts[first : first + size] for first in range(0, len(texts), size)]
+        return [record(one) for block in blocks for one in self._translations(block, **options)]
+
+    def _translations(
+        self,
+        texts: Sequence[str],
+        *,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
+        num_beams: int | None = None,
+        max_length: int | None = None,
+        **others: Any,
+    ) -> list[Translation]:
+        for name in others:
+            if name not in WITHOUT_EFFECT:
+                raise SettingsError(f"pipeline: {name}= is not known here; attach_retrieval leaves generate to you")
+        translator = self._translator(src_lang, tgt_lang, num_beams)
+        settings = translator.model.generation_config
+        before = settings.max_length
+        with lock_of(translator.model):
+            try:
+                settings.max_length = max_length or before
+                return translator.translations(texts)
+            finally:
+                settings.max_length = before
+
+    def _translator(self, source: str | None, target: str | None, beam: int | None) -> Translator:
+        """The translator with what a call asks for beyond what the pipeline was made with."""
+        model, settings, changed = self.translator.translation_model, self.translator.settings, False
+        if (source or target) and (source, target) != (model.source_lang, model.target_lang):
+            model = wrap_model(
+                model.network,
+                model.tokenizer,
+                name=model.name,
+                source_lang=source or model.source_lang,
+                target_lang=target or model.target_lang,
+            )
+            changed = True
+        if beam is not None and beam != settings.beam:
+            settings, changed = replace(settings, beam=beam), True
+        own = self.translator
+        return Translator(model, own.retriever, settings, own.mixer) if changed else own
+
+
+def record(translation: Translation) -> dict[str, str]:
+    if translation.cut:
+        log.warning("a text is too long for the model; its end was not translated: %.60s…", translation.source)
+    return {"translation_text": translation.text}

@@ -1,0 +1,256 @@
+"""Units of a document translated: sentences by the model, what the memory knows by the memory, tags put back.
+
+`UnitTranslator.translate` gives one result for each unit, in order. Every tag of a source is in its result exactly
+once, and so is every placeholder; where something had to be guessed or mended, the result's flags say so.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from knnmt.documents.content import Content, DocumentUnit, Match, Tag, UnitResult
+from knnmt.store.datastore import StoredSegment
+from knnmt.store.lookup import LEAST, Lookup
+from knnmt.text.languages import base_language
+from knnmt.text.scripts import is_spaceless
+from knnmt.translate.aligning import Aligner, Pair
+from knnmt.translate.document_settings import UnitOptions as UnitOptions
+from knnmt.translate.pieces import Piece, fitting, translate_pieces
+from knnmt.translate.translator import Translator
+from knnmt.units import doubts
+from knnmt.units.flat import Flat, Span, flattened, joined, white
+from knnmt.units.links import Matrix, is_thing
+from knnmt.units.mending import Mended, mended
+from knnmt.units.outcomes import UnitOutcome
+from knnmt.units.placing import SURE, placed
+from knnmt.units.protected import balance
+from knnmt.units.sentences import LETTERS, best_split, clauses, sentences
+
+SPLIT_AGAIN = 2  # times at most that a piece whose translation did not end is split
+MEASURED_ON = 400  # sentence pairs of a memory at most that are looked through for known links
+
+
+@dataclass(slots=True)
+class Work:
+    """A unit on its way."""
+
+    unit: DocumentUnit
+    flat: Flat
+    known: StoredSegment | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    near: list[Match] = field(default_factory=list)
+
+    @property
+    def needs_links(self) -> bool:
+        """Whether a tag or something lost must find its place among words."""
+        inner = self.flat.gaps[1:-1]
+        tagged = any(isinstance(piece, Tag) for gap in inner for piece in gap)
+        return tagged or any(balance(piece.source, piece.target).lost for piece in self.pieces)
+
+
+class UnitTranslator:
+    """Translates units with a translator and, where it has stores, with what they know."""
+
+    def __init__(self, translator: Translator, options: UnitOptions | None = None) -> None:
+        self.translator = translator
+        self.options = options or UnitOptions()
+        self.lookup = Lookup(translator.stores, where=self.options.where or translator.settings.where)
+        self.aligner = Aligner(translator.translation_model)
+        self.fits = fitting(translator.translation_model)
+
+    def translate(self, units: Sequence[DocumentUnit]) -> list[UnitResult]:
+        """One result for each unit, in order."""
+        return [outcome.result for outcome in self.outcomes(units)]
+
+    def outcomes(self, units: Sequence[DocumentUnit]) -> list[UnitOutcome]:
+        """The same with what a report wants to know."""
+        works = [Work(unit, flattened(unit.source)) for unit in units]
+        for work in works:
+            work.known = self.known(work)
+            work.pieces = [*self.pieces_of(work)]
+        translate_pieces(self.translator, [piece for work in works for piece in work.pieces])
+        for _ in range(SPLIT_AGAIN):
+            self.split_unfinished(works)
+        links = self.links([work for work in works if work.needs_links])
+        return [self.outcome(work, links.get(id(work))) for work in works]
+
+    def known(self, work: Work) -> StoredSegment | None:
+        """The pair of the memory that has this very source."""
+        if self.options.exact_matches == "ignore" or not work.flat.words:
+            return None
+        return self.lookup.exact(work.flat.text(), context=work.unit.context)
+
+    def pieces_of(self, work: Work) -> Iterator[Piece]:
+        """What is translated by itself: nothing of a unit that is known, or without any letter to translate."""
+        whole = (0, len(work.flat.words))
+        if work.known is not None and self.options.exact_matches == "use":
+            yield Piece(work.flat, whole, work.known.target, is_done=True)
+            return
+        language = base_language(self.translator.translation_model.source_lang)
+        for first, last in sentences(work.flat, language):
+            spans = clauses(work.flat, (first, last), self.fits)
+            for span in spans:
+                yield self.piece_of(work.flat, span, [doubts.TOO_LONG] if len(spans) > 1 else [])
+
+    def piece_of(self, flat: Flat, span: Span, flags: list[str]) -> Piece:
+        """A run of words to translate, or to leave as it is: what has no letters, or is one endless word."""
+        text = flat.text(*span)
+        if not self.fits(text):
+            return Piece(flat, span, text, is_done=True, flags=[doubts.TOO_LONG])
+        return Piece(flat, span, text, is_done=not has_letters(flat.words[slice(*span)]), flags=flags)
+
+    def split_unfinished(self, works: Sequence[Work]) -> None:
+        """Where a translation did not end, its source is split at a clause and translated in two."""
+        for work in works:
+            for at in reversed(range(len(work.pieces))):
+                piece = work.pieces[at]
+                if piece.is_unfinished and piece.span[1] - piece.span[0] > 1:
+                    middle = best_split(work.flat, piece.span)
+                    halves = [(piece.span[0], middle), (middle, piece.span[1])]
+                    work.pieces[at : at + 1] = [self.piece_of(work.flat, half, [doubts.TOO_LONG]) for half in halves]
+        translate_pieces(self.translator, [piece for work in works for piece in work.pieces])
+
+    # Links
+
+    def links(self, works: Sequence[Work]) -> dict[int, list[Matrix]]:
+        """For each piece of some units, links between its words; by the identity of the unit's work."""
+        pairs = [piece.pair for work in works for piece in work.pieces]
+        wanted = [pair for pair in pairs if pair.source.words and pair.target.words]
+        if wanted and self.aligner.heads is None and self.translator.stores:
+            self.aligner.measure(self.pairs_of_memory())
+        found = {id(pair): matrix for pair, matrix in zip(wanted, self.aligner.links(wanted), strict=True)}
+        return {id(work): [found.get(id(piece.pair), no_links(piece.pair)) for piece in work.pieces] for work in works}
+
+    def pairs_of_memory(self) -> list[Pair]:
+        """Sentence pairs from all over the first memory, by which heads are chosen."""
+        store = self.translator.stores[0]
+        total = store.manifest.segments
+        numbers = np.unique(np.linspace(0, total - 1, min(total, MEASURED_ON)).astype(np.int64))
+        pairs = [Pair(flattened((p.source,)), flattened((p.target,))) for p in store.segments_at(numbers)]
+        return [pair for pair in pairs if len(pair.source.words) < 60]
+
+    # Results
+
+    def outcome(self, work: Work, links: list[Matrix] | None) -> UnitOutcome:
+        pieces = [self.mended(work, piece, links[at] if links else None) for at, piece in enumerate(work.pieces)]
+        target = self.target_of(work, [piece.target for piece in pieces])
+        content = self.content_of(work, target, [piece.links for piece in pieces])
+        tokens = sum(piece.tokens for piece in work.pieces)
+        total = sum(piece.log_probability for piece in work.pieces)
+        is_known = work.known is not None and self.options.exact_matches == "use"
+        if not is_known:
+            work.flags += [flag for piece in work.pieces for flag in piece.flags]
+        work.flags += doubts.doubts_of(work.flat.text(), target.text())
+        result = UnitResult(
+            content,
+            "exact" if is_known else "machine",
+            None if is_known or not tokens else round(math.exp(total / tokens), 4),
+            self.matches(work),
+            tuple(dict.fromkeys(work.flags)),
+        )
+        nearest = max((match.percent for match in work.near), default=None)
+        sentences = [(piece.source, done.target.text()) for piece, done in zip(work.pieces, pieces, strict=True)]
+        return UnitOutcome(
+            work.unit,
+            result,
+            total,
+            tokens,
+            () if is_known else tuple(sentences),
+            self.share(work),
+            100.0 if is_known else nearest,
+        )
+
+    def share(self, work: Work) -> float | None:
+        """The memory's share of a unit's tokens."""
+        if not self.options.details or not self.translator.stores:
+            return None
+        pieces = [piece for piece in work.pieces if piece.translation is not None]
+        if not pieces:
+            return 1.0 if work.known is not None and self.options.exact_matches == "use" else None
+        total = sum(self.share_of_piece(piece) for piece in pieces)
+        return round(total / max(1, sum(piece.tokens for piece in pieces)), 4)
+
+    def share_of_piece(self, piece: Piece) -> float:
+        translation = piece.translation
+        assert translation is not None
+        return sum(self.translator.memory_shares(translation))
+
+    def mended(self, work: Work, piece: Piece, links: Matrix | None) -> Mended:
+        """A piece's translation with every placeholder as often as the source has it."""
+        mend = mended(piece.pair.source, piece.pair.target, links)
+        work.flags += mend.flags
+        return mend
+
+    def target_of(self, work: Work, targets: Sequence[Flat]) -> Flat:
+        """The translations of a unit's pieces as one, with the source's white space around and between them."""
+        words: list[str] = []
+        gaps: list[tuple[str | Tag, ...]] = [(white(work.flat.gaps[0]),)]
+        for piece, target in zip(work.pieces, targets, strict=True):
+            if words and target.words:
+                gaps[-1] = (between(work.flat, piece.span[0], words[-1], target.words[0]),)
+            words += target.words
+            gaps += target.gaps[1:]
+        gaps[-1] = (white(work.flat.gaps[-1]),) if words else ("",)
+        return Flat(tuple(words), tuple(gaps))
+
+    def content_of(self, work: Work, target: Flat, links: Sequence[Matrix | None]) -> Content:
+        """The translation with the tags of the source."""
+        if not target.words:
+            return work.unit.source if not work.flat.words else joined([*work.flat.gaps[0], *work.flat.tags])
+        if not work.flat.tags:
+            return joined([*interleaved(target)])
+        matrix = blocks(work, links, len(target.words))
+        done = placed(work.flat, target, matrix)
+        if done.sure < SURE:
+            work.flags.append(doubts.TAG_GUESSED)
+        return done.content
+
+    def matches(self, work: Work) -> tuple[Match, ...]:
+        """What the memory has that is like the unit."""
+        most = max(self.options.matches, int(self.options.details))
+        if most and work.flat.words:
+            hits = self.lookup.near(work.flat.text(), least=LEAST, most=most)
+            work.near = [Match(hit.segment.source, hit.segment.target, hit.percent, hit.segment.corpus) for hit in hits]
+        found = work.near[: self.options.matches]
+        if work.known is not None and self.options.exact_matches == "suggest":
+            found = [Match(work.known.source, work.known.target, 100.0, work.known.corpus), *found]
+        return tuple(dict.fromkeys(found))[: max(1, self.options.matches)]
+
+
+def has_letters(words: Sequence[str]) -> bool:
+    """Whether there is anything to translate: a placeholder or a number is not."""
+    return any(LETTERS.search(word) and not is_thing(word) for word in words)
+
+
+def no_links(pair: Pair) -> Matrix:
+    return np.full((len(pair.target.words), len(pair.source.words)), 1 / max(1, len(pair.source.words)), np.float32)
+
+
+def between(flat: Flat, at: int, before: str, after: str) -> str:
+    """The white space between two translated sentences: the source's own, as far as the target's script has spaces."""
+    own = white(flat.gaps[at])
+    spaceless = is_spaceless(before[-1]) or is_spaceless(after[0])
+    if own == " " and spaceless:
+        return ""
+    return own or ("" if spaceless or (not is_spaceless(flat.words[at - 1][-1]) and not flat.is_glued(at)) else " ")
+
+
+def interleaved(flat: Flat) -> Iterator[str | Tag]:
+    for at, word in enumerate(flat.words):
+        yield from flat.gaps[at]
+        yield word
+    yield from flat.gaps[-1]
+
+
+def blocks(work: Work, links: Sequence[Matrix | None], rows: int) -> Matrix:
+    """The links of a unit: those of its pieces, each in its own rows and columns."""
+    matrix = np.zeros((rows, len(work.flat.words)), np.float32)
+    row = 0
+    for piece, part in zip(work.pieces, links, strict=True):
+        if part is not None:
+            matrix[row : row + len(part), piece.span[0] : piece.span[1]] = part
+            row += len(part)
+    return matrix

@@ -1,0 +1,117 @@
+"""The progress of a document's translation on disk, so that a run that was killed can go on.
+
+One line of JSON for each unit that is done, in order, after a line that says what the run was. Results are read back
+from it one by one, so that memory does not grow with the document.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from knnmt.documents.content import Content, Match, Tag, UnitResult
+from knnmt.errors import SettingsError
+from knnmt.units.jobs import journal_of
+from knnmt.units.outcomes import UnitOutcome
+
+
+class Journal:
+    """The journal beside a file that is to be written."""
+
+    def __init__(self, target: Path, plan: dict[str, Any]) -> None:
+        self.path = journal_of(target)
+        self.plan = plan
+        self.done = 0
+        self.heads: dict[str, Any] | None = None  # by which tags are placed: the same until the end
+
+    def begin(self, *, resume: bool) -> None:
+        """Start anew, or go on with a run that had the same plan."""
+        if resume and self.path.is_file():
+            self._go_on()
+        else:
+            self._write([self.plan], mode="wb")
+
+    def _go_on(self) -> None:
+        whole = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # the line at which the run was killed
+                self._take(json.loads(line), first=whole == 0)
+                whole += len(line)
+        os.truncate(self.path, whole)
+        if not whole:
+            self._write([self.plan], mode="wb")
+
+    def _take(self, record: dict[str, Any], *, first: bool) -> None:
+        if first and record != self.plan:
+            changed = ", ".join(name for name in self.plan if record.get(name) != self.plan[name])
+            raise SettingsError(f"--resume: {self.path} is of another run ({changed}); --force starts over")
+        if "heads" in record:
+            self.heads = record
+        self.done += "target" in record
+
+    def add(self, outcomes: Sequence[UnitOutcome], heads: dict[str, Any] | None) -> None:
+        """Some more units; they are on disk when this returns."""
+        records = [to_json(outcome) for outcome in outcomes]
+        if heads is not None and self.heads is None:
+            self.heads = heads
+            records.insert(0, heads)
+        self._write(records, mode="ab")
+        self.done += len(outcomes)
+
+    def _write(self, records: Sequence[dict[str, Any]], *, mode: str) -> None:
+        with self.path.open(mode) as file:
+            file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """What is known of each unit, in order."""
+        with self.path.open("rb") as file:
+            for line in file:
+                record = json.loads(line)
+                if "target" in record:
+                    yield record
+
+    def results(self) -> Iterator[UnitResult]:
+        return (result_of(record) for record in self.records())
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def to_json(outcome: UnitOutcome) -> dict[str, Any]:
+    """A unit's line."""
+    result = outcome.result
+    record: dict[str, Any] = {
+        "target": [
+            piece if isinstance(piece, str) else [piece.markup, piece.kind, piece.pair] for piece in result.target
+        ],
+        "origin": result.origin,
+        "confidence": result.confidence,
+        "flags": list(result.flags),
+        "matches": [asdict(match) for match in result.matches],
+    }
+    return record | {
+        "log_probability": round(outcome.log_probability, 4),
+        "tokens": outcome.tokens,
+        "memory_share": outcome.memory_share,
+        "match": outcome.match,
+    }
+
+
+def result_of(record: dict[str, Any]) -> UnitResult:
+    return UnitResult(
+        content_of(record["target"]),
+        record["origin"],
+        record["confidence"],
+        tuple(Match(**match) for match in record["matches"]),
+        tuple(record["flags"]),
+    )
+
+
+def content_of(pieces: Sequence[Any]) -> Content:
+    return tuple(piece if isinstance(piece, str) else Tag(*piece) for piece in pieces)

@@ -1,0 +1,129 @@
+"""Heads: what they decide is a distribution, losses are those of whole distributions, fitting helps."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from knnmt import StoreError
+from knnmt.engine.projection import AllLogits
+from knnmt.mixing.coverage import Coverage
+from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence
+from knnmt.mixing.head_mixer import HeadMixer, head_bytes, read_head
+from knnmt.mixing.heads import FEATURES, HEADS, LearnedHead, features
+from knnmt.mixing.mixture import mix
+from knnmt.mixing.neighbours import Neighbours
+from knnmt.mixing.training import Foreign, Seen, divergence, effect, fit_head, likelihood
+from knnmt.translate.mixers import builtin_head
+
+VOCABULARY, ROWS = 40, 60
+every_head = pytest.mark.parametrize("kind", HEADS)
+
+
+def situation(missing: int = 0) -> tuple[Neighbours, torch.Tensor, torch.Tensor]:
+    """Neighbours, logits and signals of some rows; of the last, some neighbours are missing."""
+    random = np.random.default_rng(1)
+    distances = np.sort(random.gamma(2.0, 20.0, (ROWS, NEIGHBOURS)), axis=1).astype(np.float32)
+    tokens = random.integers(0, VOCABULARY, (ROWS, NEIGHBOURS))
+    entries = random.integers(0, 999, (ROWS, NEIGHBOURS))
+    if missing:
+        distances[-1, -missing:], entries[-1, -missing:], tokens[-1, -missing:] = np.inf, -1, 0
+    logits = torch.from_numpy(random.normal(0, 3, (ROWS, VOCABULARY))).float()
+    return Neighbours(distances, entries, tokens), logits, torch.from_numpy(random.random((ROWS, 3))).float()
+
+
+def evidence_of(missing: int = 0) -> tuple[Evidence, torch.Tensor]:
+    found, logits, signals = situation(missing)
+    following = AllLogits(logits)
+    at = following.at(torch.from_numpy(found.tokens))
+    return Evidence.of(found, following.rank(RANKED), at, signals, 100.0), logits
+
+
+@every_head
+@pytest.mark.parametrize("missing", [0, 5, NEIGHBOURS])
+def test_a_judgement_is_a_distribution(kind: str, missing: int) -> None:
+    evidence, _ = evidence_of(missing)
+    judged = HEADS[kind]()(evidence)
+    sums = judged.weights.sum(dim=-1)
+    assert torch.allclose(sums[:-1], torch.ones(ROWS - 1), atol=1e-5)
+    assert float(sums[-1]) == pytest.approx(0.0 if missing == NEIGHBOURS else 1.0, abs=1e-5)
+    assert ((judged.weight >= 0) & (judged.weight <= 1)).all()
+    assert (judged.temperature > 0).all()
+    assert all(part.isfinite().all() for part in judged)
+
+
+def test_as_many_features_as_are_said() -> None:
+    evidence, _ = evidence_of(3)
+    assert features(evidence).shape == (ROWS, FEATURES)
+    assert features(evidence).isfinite().all()
+
+
+@every_head
+def test_divergence_and_effect_are_those_of_whole_distributions(kind: str) -> None:
+    evidence, logits = evidence_of()
+    judged = HEADS[kind]()(evidence)
+    mixed, alone = mix(logits, evidence.tokens, judged.weights, judged.weight), torch.log_softmax(logits, dim=-1)
+    assert torch.allclose(divergence(judged, evidence), (alone.exp() * (alone - mixed)).sum(dim=-1), atol=1e-3)
+    assert torch.allclose(effect(judged, evidence), (mixed.exp() - alone.exp()).abs().sum(dim=-1) / 2, atol=1e-3)
+
+
+@every_head
+def test_likelihood_is_that_of_the_whole_distribution(kind: str) -> None:
+    evidence, logits = evidence_of()
+    judged = HEADS[kind]()(evidence)
+    wanted = torch.arange(ROWS) % VOCABULARY
+    alone = torch.log_softmax(logits, dim=-1)[torch.arange(ROWS), wanted]
+    seen = Seen(evidence, evidence.tokens == wanted[:, None], alone, torch.arange(ROWS))
+    mixed = mix(logits, evidence.tokens, judged.weights, judged.weight)[torch.arange(ROWS), wanted]
+    assert torch.allclose(likelihood(judged, seen), mixed, atol=1e-3)
+
+
+def test_fitting_believes_a_memory_that_is_right_and_not_on_foreign_text() -> None:
+    evidence, logits = evidence_of(5)
+    wanted = evidence.tokens[:, 0]
+    alone = torch.log_softmax(logits, dim=-1)[torch.arange(ROWS), wanted]
+    near = Evidence(**{name: getattr(evidence, name) for name in evidence.__slots__} | {"signals": torch.ones(ROWS, 3)})
+    far = Evidence(**{name: getattr(evidence, name) for name in evidence.__slots__} | {"signals": torch.zeros(ROWS, 3)})
+    seen = Seen(near, near.tokens == wanted[:, None], alone, torch.arange(ROWS))
+    fitted = fit_head(LearnedHead(), seen, Foreign(far, torch.arange(ROWS)), fresh=True)
+    assert fitted.likelihood > fitted.base
+    assert fitted.foreign_weight is not None
+    assert fitted.foreign_weight < 0.2 < float(fitted.head(near).weight.mean())
+
+
+@every_head
+def test_a_head_comes_back_from_its_file(kind: str, tmp_path: Path) -> None:
+    head, (evidence, _) = HEADS[kind](), evidence_of()
+    (tmp_path / "head.safetensors").write_bytes(head_bytes(head, {"made": "here"}))
+    again, about = read_head(tmp_path / "head.safetensors")
+    assert about == {"made": "here"}
+    assert torch.equal(again(evidence).weight, head(evidence).weight)
+    (tmp_path / "head.safetensors").write_bytes(b"no head")
+    with pytest.raises(StoreError, match=r"head\.safetensors"):
+        read_head(tmp_path / "head.safetensors")
+
+
+def test_the_built_in_head_leaves_text_that_is_not_covered_to_the_model() -> None:
+    found, logits, _ = situation()
+    following = AllLogits(logits)
+    ranking, at = following.rank(RANKED), following.at(torch.from_numpy(found.tokens))
+    mixer = HeadMixer(builtin_head(), Coverage(), 100.0, entries=999)
+    none, whole = torch.zeros(ROWS, 3), torch.ones(ROWS, 3)
+    assert float(mixer.mixture(found, ranking, at, none).weight.mean()) < 0.1
+    assert float(mixer.mixture(found, ranking, at, whole).weight.mean()) > 0.2
+    assert mixer.asks(ranking, whole).float().mean() >= mixer.asks(ranking, none).float().mean()
+
+
+def test_a_memory_smaller_than_k_serves_too() -> None:
+    found, logits, signals = situation()
+    few = Neighbours(found.distances[:, :5], found.entries[:, :5], found.tokens[:, :5])
+    following = AllLogits(logits)
+    mixer = HeadMixer(builtin_head(), Coverage(), 100.0, entries=5)
+    at = following.at(torch.from_numpy(few.tokens))
+    ranking = following.rank(RANKED)
+    mixture = mixer.mixture(few, ranking, at, signals)
+    scores, best = mixture.best(ranking, at)
+    assert torch.allclose(scores, mixture.distribution(logits).gather(1, best), atol=1e-4)
+    assert mixer.needs.neighbours == 5
+    assert torch.allclose(mixture.distribution(logits).exp().sum(dim=-1), torch.ones(ROWS), atol=1e-4)

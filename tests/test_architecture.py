@@ -1,0 +1,101 @@
+"""docs/architecture.md shows the package as it is: its rooms, their order, and which of them meet."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MOST_MODULES = 20
+PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+ROOMS = sorted(folder.parent.name for folder in (ROOT / "knnmt").glob("*/__init__.py"))
+ARROWS = re.findall(r"^ +(\w+) (?:-->|-\.->)(?:\|[^|]*\|)? (\w+)$", PAGE, flags=re.MULTILINE)
+TABLE = re.findall(r"^\| `(\w+)` \|(?:.*)\| (.*) \|$", PAGE, flags=re.MULTILINE)
+
+
+def layers() -> list[list[str]]:
+    """What may import what, from the top down; names on one line may not import each other."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    return [line.split(" : ") for contract in contracts if contract["type"] == "layers" for line in contract["layers"]]
+
+
+def test_the_picture_has_every_room() -> None:
+    assert sorted({room for arrow in ARROWS for room in arrow}) == ROOMS
+
+
+@pytest.mark.parametrize("arrow", sorted(set(ARROWS)), ids=" to ".join)
+def test_arrows_join_rooms_that_meet(arrow: tuple[str, str]) -> None:
+    graph = grimp.build_graph("knnmt")
+    here, there = (f"knnmt.{room}" for room in arrow)
+    ways = ((here, there), (there, here))
+    met = [graph.direct_import_exists(importer=one, imported=other, as_packages=True) for one, other in ways]
+    assert any(met), f"neither {arrow[0]} nor {arrow[1]} imports the other"
+
+
+def test_the_table_has_every_room_in_the_order_of_the_layers() -> None:
+    rooms = [room for room, _ in TABLE]
+    assert sorted(rooms) == ROOMS
+    height = {name: level for level, names in enumerate(reversed(layers())) for name in names}
+    assert [height[room] for room in rooms] == sorted(height[room] for room in rooms)
+
+
+def test_every_module_at_the_top_is_named() -> None:
+    modules = {path.stem for path in (ROOT / "knnmt").glob("*.py")} - {"__init__", "__main__"}
+    row = next(line for line in PAGE.splitlines() if line.startswith("| `knnmt/*.py`"))
+    assert set(re.findall(r"`(\w+)`", row)) == modules
+    assert {name for names in layers() for name in names} == modules | set(ROOMS)
+
+
+@pytest.mark.parametrize(("room", "modules"), TABLE)
+def test_reading_starts_at_modules_that_exist(room: str, modules: str) -> None:
+    for module in re.findall(r"`([\w.]+)`", modules):
+        assert (ROOT / "knnmt" / room / module).is_file()
+
+
+def test_tests_mirror_the_rooms() -> None:
+    folders = {folder.name for folder in (ROOT / "tests").iterdir() if any(folder.glob("test_*.py"))}
+    assert folders - {"bench", "recipes"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_is_and_stays_small(room: str) -> None:
+    folder = ROOT / "knnmt" / room
+    assert (folder / "__init__.py").read_text(encoding="utf-8").startswith('"""')
+    assert len(list(folder.glob("*.py"))) - 1 <= MOST_MODULES
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_two_modules_differ_by_a_letter(room: str) -> None:
+    names = {path.stem for pattern in (f"knnmt/{room}/*.py", "knnmt/*.py") for path in ROOT.glob(pattern)}
+    near = [(one, other) for one in names for other in names if one != other and one in shortened(other)]
+    assert near == []
+
+
+def shortened(name: str) -> set[str]:
+    return {name[:at] + name[at + 1 :] for at in range(len(name))}
+
+
+CHANGES = re.findall(
+    r"^\| (an? [^|]+|another [^|]+) \| ([^|]+) \| ([^|]+) \|$",
+    (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+    flags=re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("change", "rooms", "start"), CHANGES)
+def test_contributing_names_places_that_exist(change: str, rooms: str, start: str) -> None:
+    named = re.findall(r"`(\w+)`", rooms)
+    assert set(named) <= set(ROOMS)
+    assert len(named) <= 2
+    for module in re.findall(r"`(\w+\.py)`", start):
+        assert any((ROOT / "knnmt" / room / module).is_file() for room in named), module
+    for name, module in re.findall(r"`(\w+)` in `(\w+\.py)`", start):
+        assert any(name in path.read_text(encoding="utf-8") for path in (ROOT / "knnmt").glob(f"*/{module}")), name
+
+
+def test_contributing_knows_the_usual_changes() -> None:
+    assert len(CHANGES) >= 7

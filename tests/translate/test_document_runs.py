@@ -1,0 +1,162 @@
+"""Documents translated to files: whole or not at all, never over another file, and on after a kill."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knnmt import DocumentError, SettingsError
+from knnmt.models.translation_model import TranslationModel
+from knnmt.translate import document_runs
+from knnmt.translate.document_runs import DocumentTranslator
+from knnmt.translate.document_settings import DocumentSettings
+from knnmt.translate.settings import TranslateSettings
+from knnmt.translate.translator import Translation, Translator
+from knnmt.units.jobs import jobs_of, journal_of
+
+XLIFF = """<?xml version="1.0"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="de"
+ target-language="en" datatype="plaintext"><body>
+<trans-unit id="1"><source>eins <g id="1">zwei</g> %s</source></trans-unit>
+<trans-unit id="2"><source>drei <x id="1"/> vier</source></trans-unit>
+</body></file></xliff>
+"""
+
+
+class Shouting(Translator):
+    """Translates into capitals, as often as it is allowed to."""
+
+    def __init__(self, model: TranslationModel, texts: int = 1_000_000) -> None:
+        super().__init__(model, None, TranslateSettings())
+        self.texts = texts
+        self.seen: list[str] = []
+
+    def translations(self, texts: Any, **_: Any) -> list[Translation]:
+        self.texts -= len(texts)
+        if self.texts < 0:
+            raise KeyboardInterrupt
+        self.seen += texts
+        return [Translation(text, text.upper().replace("%S", "%s"), (1, 0), -0.5) for text in texts]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "in.txt"
+    file.write_text("".join(f"Zeile {chr(97 + number)} hier\n" for number in range(10)))
+    return file
+
+
+def test_a_document_is_translated(embedded: TranslationModel, tmp_path: Path) -> None:
+    source, target = tmp_path / "a.xlf", tmp_path / "b.xlf"
+    source.write_text(XLIFF)
+    report = Shouting(embedded).translate_document(source, str(target), report=tmp_path / "r.json")
+    assert (report.units, report.machine, report.exact) == (2, 2, 0)
+    written = target.read_text()
+    assert "EINS" in written
+    assert written.count("<x id=") == 2
+    assert written.count("%s") == 2
+    assert json.loads((tmp_path / "r.json").read_text())["totals"]["units"] == 2
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.xlf", "b.xlf", "r.json"]
+
+
+def test_a_killed_run_goes_on(
+    embedded: TranslationModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_runs, "BLOCK", 3)
+    target = tmp_path / "out.txt"
+    with pytest.raises(KeyboardInterrupt):
+        Shouting(embedded, texts=7).translate_document(text, target)
+    assert not target.exists()
+    with journal_of(target).open("ab") as file:
+        file.write(b'{"target": ["cut o')  # a line that was not finished
+    with pytest.raises(SettingsError, match="a run was stopped there; --resume goes on with it, --force starts over"):
+        Shouting(embedded).translate_document(text, target)
+    second = Shouting(embedded)
+    second.translate_document(text, target, resume=True)
+    assert len(second.seen) == 4
+    assert target.read_text() == text.read_text().upper()
+    assert not journal_of(target).exists()
+    third = Shouting(embedded)
+    third.translate_document(text, target, resume=True)
+    assert third.seen == []
+
+
+def test_another_run_does_not_go_on(embedded: TranslationModel, text: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    with pytest.raises(KeyboardInterrupt):
+        Shouting(embedded, texts=0).translate_document(text, target)
+    with pytest.raises(SettingsError, match="is of another run \\(settings\\); --force starts over"):
+        Shouting(embedded).translate_document(text, target, resume=True, paragraphs=True)
+    Shouting(embedded).translate_document(text, target, force=True)
+    assert target.exists()
+
+
+def test_a_full_disk_loses_nothing(
+    embedded: TranslationModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("precious")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(document_runs, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            Shouting(embedded).translate_document(text, target, force=True)
+    assert target.read_text() == "precious"
+    again = Shouting(embedded)
+    again.translate_document(text, target, resume=True)
+    assert again.seen == []
+    assert target.read_text() == text.read_text().upper()
+
+
+def test_gzipped_in_and_out(embedded: TranslationModel, tmp_path: Path) -> None:
+    source, target = tmp_path / "a.txt.gz", tmp_path / "b.txt.gz"
+    source.write_bytes(gzip.compress(b"eins zwei\n"))
+    Shouting(embedded).translate_document(source, target)
+    assert gzip.decompress(target.read_bytes()) == b"EINS ZWEI\n"
+
+
+def test_where_things_may_not_go(embedded: TranslationModel, text: Path, tmp_path: Path) -> None:
+    translator = Shouting(embedded)
+    for target, message in [
+        (text, "it is the document itself"),
+        (tmp_path / "no/out.txt", "there is no folder"),
+        (tmp_path, "a folder, not a file"),
+        (tmp_path / "out.po", "must end in .txt"),
+    ]:
+        with pytest.raises(SettingsError, match=message):
+            translator.translate_document(text, target)
+    (tmp_path / "in.doc").write_text("x")
+    with pytest.raises(DocumentError, match=r"in\.doc"):
+        translator.translate_document(tmp_path / "in.doc", tmp_path / "out.doc")
+    run = DocumentTranslator(translator)
+    with pytest.raises(SettingsError, match="two documents would be written there"):
+        run.translate([(text, tmp_path / "a.txt"), (text, tmp_path / "a.txt")])
+    assert translator.seen == []
+
+
+def test_a_folder_takes_several(tmp_path: Path) -> None:
+    files = [Path("a/x.po"), Path("b/y.po")]
+    assert jobs_of(files, tmp_path) == [(files[0], tmp_path / "x.po"), (files[1], tmp_path / "y.po")]
+    assert jobs_of(files[:1], tmp_path / "z.po") == [(files[0], tmp_path / "z.po")]
+    with pytest.raises(SettingsError, match="several documents need a folder"):
+        jobs_of(files, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"force": True, "resume": True}, "--force --resume"),
+        ({"exact_matches": "maybe"}, "--exact-matches maybe"),
+        ({"matches": -1}, "--matches -1"),
+        ({"columns": "one"}, "--columns one"),
+        ({"state": "odd"}, "--state odd"),
+    ],
+)
+def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        DocumentSettings(**options)

@@ -1,0 +1,78 @@
+"""`pipeline("translation")`: the calls and shapes that transformers had until version 5."""
+
+from collections.abc import Iterator
+
+import pytest
+from tiny_models import tiny_folder, tiny_model
+
+import knnmt
+from knnmt import SettingsError, Store, Translator
+from knnmt.models.translation_model import TranslationModel
+from knnmt.translate.settings import TranslateSettings
+
+TEXTS = ["Guten Tag.", "Prüfen Sie den Akku.", ""]
+
+
+def test_the_shapes_of_transformers(embedded: TranslationModel) -> None:
+    translate = knnmt.pipeline("translation", model=embedded.network, tokenizer=embedded.tokenizer, beam=1)
+    expected = Translator(embedded, None, TranslateSettings(beam=1)).translate(TEXTS)
+    assert translate(TEXTS[0]) == [{"translation_text": expected[0]}]
+    assert translate(*TEXTS[:2]) == [{"translation_text": text} for text in expected[:2]]
+    assert translate(TEXTS) == translate(TEXTS, batch_size=1) == [{"translation_text": text} for text in expected]
+    assert list(translate(text for text in TEXTS)) == [[{"translation_text": text}] for text in expected]
+    assert translate([]) == []
+    assert translate.model is embedded.network
+    assert translate.tokenizer is embedded.tokenizer
+
+
+def test_a_generator_is_taken_as_it_comes(embedded: TranslationModel) -> None:
+    taken = []
+
+    def texts() -> Iterator[str]:
+        for text in TEXTS * 3:
+            taken.append(text)
+            yield text
+
+    translate = knnmt.pipeline("translation", embedded.network, tokenizer=embedded.tokenizer, batch_size=2, beam=1)
+    results = translate(texts())
+    assert taken == []
+    next(results)
+    assert len(taken) == 2
+
+
+def test_with_a_store(store: Store) -> None:
+    text = store.segment(0).source
+    by_pipeline = knnmt.pipeline("translation", store=store.path, k=4, beam=1)(text)
+    assert by_pipeline == [{"translation_text": Translator.from_store(store.path, k=4, beam=1).translate([text])[0]}]
+
+
+def test_beams_and_the_longest_output_of_one_call(embedded: TranslationModel) -> None:
+    translate = knnmt.pipeline("translation", model=embedded.network, tokenizer=embedded.tokenizer)
+    before = embedded.network.generation_config.max_length
+    short = translate("Prüfen Sie den Akku und laden Sie ihn auf.", max_length=4, num_beams=1, truncation=True)
+    assert len(embedded.tokenizer(text_target=short[0]["translation_text"])["input_ids"]) <= 5
+    assert embedded.network.generation_config.max_length == before
+
+
+def test_languages_of_the_task_and_of_a_call() -> None:
+    translate = knnmt.pipeline("translation_de_to_en", model=str(tiny_folder("m2m_100")), beam=1)
+    model = translate.translator.translation_model
+    assert (model.source_lang, model.target_lang) == ("de", "en")
+    back = translate("Good day", src_lang="en", tgt_lang="de")
+    other = knnmt.pipeline("translation", model=str(tiny_folder("m2m_100")), src_lang="en", tgt_lang="de", beam=1)
+    assert back == other("Good day")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: knnmt.pipeline("summarization", model="x"), 'pipeline\\("summarization"\\): only'),
+        (lambda: knnmt.pipeline("translation"), "model or store is missing"),
+        (lambda: knnmt.pipeline("translation", model=tiny_model("marian").network), "needs its tokenizer"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")), batch_size=0), "batch_size 0"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", top_k=3), "top_k= is not known"),
+    ],
+)  # fmt: skip
+def test_wrong_calls(call: object, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        call()  # type: ignore[operator]
