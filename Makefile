@@ -10,8 +10,11 @@ BENCH_READY := $(VENV)/.bench-ready
 demo: $(READY)
 	$(BIN)/knnmt demo
 
+# Tests run in two processes with a thread each, which is what two cores do best; WORKERS=0 runs them in one.
+WORKERS ?= 2
+
 test: lint types layers
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

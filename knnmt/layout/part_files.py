@@ -23,7 +23,7 @@ from knnmt.layout.packed import PACKED, read_packed
 from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, head_of
 
 DESCRIPTORS_HELD = 4096  # by one store, at most
-FILES_OPEN_OTHERWISE = 512  # by this process, at a guess
+FILES_TO_COME = 512  # of this process: connections, models, other stores; at a guess
 COLUMNS_AT_MOST = 16  # of one part
 LARGE = 64 << 20  # bytes of a column
 TABLES_IN_MEMORY = 64  # of sentence pairs
@@ -178,7 +178,8 @@ class PartFiles:
     def rows(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
         """Row `rows[i]` of the column of part `parts[i]`, for every i."""
         size = np.dtype(KINDS[name]).itemsize * (self.dimension if name == "keys" else 1)
-        large = size * sum(part.entries for part in self.parts) > LARGE
+        # Reading from files has those of all parts open at once.
+        large = self.held and size * sum(part.entries for part in self.parts) > LARGE
         found = np.empty((len(rows), *((self.dimension,) if name == "keys" else ())), KINDS[name])
         from_file = np.zeros(len(rows), bool)
         for part in np.unique(parts):
@@ -263,8 +264,19 @@ def descriptors_allowed(wanted: int) -> int:
     except ImportError:  # not on every system
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + FILES_OPEN_OTHERWISE
-    if soft != resource.RLIM_INFINITY and soft < needed:
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    opened = descriptors_open()
+    needed = opened + wanted + FILES_TO_COME
+    if soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return wanted if soft == resource.RLIM_INFINITY else min(wanted, soft // 2)
+    return min(wanted, max(soft - opened, 0) // 2)
+
+
+def descriptors_open() -> int:
+    """How many this process has now."""
+    try:
+        return sum(1 for _ in Path("/dev/fd").iterdir())
+    except OSError:  # not on every system
+        return 0

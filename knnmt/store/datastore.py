@@ -29,7 +29,7 @@ from knnmt.layout.bitmaps import read_bitmap
 from knnmt.layout.manifest import PARTS, Manifest, files_of, read_manifest
 from knnmt.layout.older_formats import filled
 from knnmt.layout.part_files import PartFiles, check_file
-from knnmt.layout.records import FileRecord, IndexRecord, PartRecord
+from knnmt.layout.records import COLUMNS, FileRecord, IndexRecord, PartRecord
 
 INDEX = "index.faiss"
 
@@ -141,16 +141,19 @@ class Store:
 
     @property
     def values(self) -> NDArray[np.int32]:
-        """All tokens [entries], in memory."""
-        return np.concatenate([np.asarray(column) for column in self.columns("values")])
+        """All tokens [entries], in memory; the files of the parts are not all open at once."""
+        found = np.empty(self.entries, COLUMNS["values"])
+        for first, column in zip(self.first_entries, self.columns("values"), strict=True):
+            found[first : first + len(column)] = column
+        return found
 
     def column(self, name: str, part: int) -> Array:
         """One column of a part, memory-mapped."""
         return self.part_files.column(part, name)
 
-    def columns(self, name: str) -> list[Array]:
-        """One column of each part, memory-mapped."""
-        return [self.column(name, part) for part in range(len(self.manifest.parts))]
+    def columns(self, name: str) -> Iterator[Array]:
+        """One column of each part, memory-mapped; who keeps none keeps no file open."""
+        return (self.column(name, part) for part in range(len(self.manifest.parts)))
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
         """A column's rows for the given entries, [entries, …]; one that comes again is read once."""

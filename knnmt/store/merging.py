@@ -111,7 +111,7 @@ def removed_of(store: Store, others: Sequence[Store]) -> BitMap:
 
 def repeated_pairs(grown: Store, removed: BitMap, *, first: int) -> BitMap:
     """Segments from number `first` on whose pair stands in the memory before."""
-    hashes = np.concatenate([np.asarray(column)[:, 1] for column in grown.columns(HASHES)])
+    hashes = np.concatenate([np.array(column[:, 1]) for column in grown.columns(HASHES)])
     live = as_array(numbers_below(len(hashes)) - removed)
     _, earliest, groups = np.unique(hashes[live], return_index=True, return_inverse=True)
     suspects, originals = live, live[earliest[groups]]

@@ -80,7 +80,7 @@ def sampled(store: Store, count: int) -> NDArray[np.int64]:
     """Live segments from everywhere in the store, each with a source of its own, ascending."""
     live = as_array(numbers_below(store.manifest.segments) - store.removed)
     chosen = np.random.default_rng(SEED).permutation(live)[: 2 * count]
-    hashes = np.concatenate([np.asarray(column)[:, 0] for column in store.columns(HASHES)])
+    hashes = np.concatenate([np.array(column[:, 0]) for column in store.columns(HASHES)])
     _, firsts = np.unique(hashes[chosen], return_index=True)
     return np.sort(chosen[np.sort(firsts)][:count])
 
@@ -99,7 +99,7 @@ class LeavingOut:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.hashes = np.concatenate([np.asarray(column)[:, 0] for column in store.columns(HASHES)])
+        self.hashes = np.concatenate([np.array(column[:, 0]) for column in store.columns(HASHES)])
 
     def out(self, said: Forced, found: Neighbours, numbers: NDArray[np.int64]) -> Neighbours:
         """`numbers` are the segments of the pairs that were looked at."""

@@ -74,7 +74,7 @@ def test_a_part_finds_what_brute_force_finds_in_it(name: str, request: pytest.Fi
     store: Store = request.getfixturevalue(name)
     chosen = Nesting(store).entries_of(0.5)
     retriever = make_subset(store, chosen, tmp_path, lambda _: None).retriever(4)
-    keys = np.concatenate(store.columns("keys")).astype(np.float32)
+    keys = np.concatenate(list(store.columns("keys"))).astype(np.float32)
     queries = keys[:40] + np.random.default_rng(0).normal(0, 0.1, (40, keys.shape[1])).astype(np.float32)
     found = retriever.search(queries, 5)
     distances = ((queries[:, None] - keys[chosen][None]) ** 2).sum(axis=2)

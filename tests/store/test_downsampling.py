@@ -78,7 +78,7 @@ def test_a_capped_store(store: Store, capped: Store) -> None:
 def places_in(store: Store) -> list[tuple[int, int]]:
     """Segment and position of every entry."""
     segments = store.segment_numbers(np.arange(store.entries)).tolist()
-    return list(zip(segments, np.concatenate(store.columns("positions")).tolist(), strict=True))
+    return list(zip(segments, np.concatenate(list(store.columns("positions"))).tolist(), strict=True))
 
 
 def test_kept_entries_are_those_of_the_whole_store(store: Store, capped: Store) -> None:
@@ -88,7 +88,7 @@ def test_kept_entries_are_those_of_the_whole_store(store: Store, capped: Store) 
     assert (np.diff(entries) > 0).all()
     assert (store.values[entries] == capped.values).all()
     # Batches differ in nothing but what is written, so that even the keys are the same.
-    assert (store.gather("keys", entries) == np.concatenate(capped.columns("keys"))).all()
+    assert (store.gather("keys", entries) == np.concatenate(list(capped.columns("keys")))).all()
 
 
 def test_neighbours_are_traced(capped: Store) -> None:
