@@ -15,6 +15,7 @@ from knnmt.scanning.html_tokens import VOID
 Rule = Callable[[StateInline, bool], bool]
 
 REFERENCE = re.compile(r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);")
+ESCAPED = re.compile(rf"\\([!-/:-@\[-`{{-~])|{REFERENCE.pattern}")
 # Marks of dialects that CommonMark does not know: footnotes, and the boxes of task lists.
 DIALECT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\](?=\s)")
 HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
@@ -162,9 +163,14 @@ def nest_title(tags: Tags, place: int, spelling: Spelling) -> None:
 
 
 def nest(tags: Tags, place: int, start: int, end: int, raw: str, spelling: Spelling, quote: str = "") -> None:
-    text = unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", raw.replace(spelling.line_break, "\n")))
+    text = spelled_out(raw.replace(spelling.line_break, "\n"))
     passage = Passage((" ".join(text.split()),), tags.markup_at(place)[start:end], Quoted(spelling, quote))
     tags.nest(place, start, end, passage)
+
+
+def spelled_out(raw: str) -> str:
+    """Text without its escapes and references; what an escape stands before is no reference."""
+    return ESCAPED.sub(lambda match: match.group(1) or unescape(match.group()), raw)
 
 
 @dataclass(frozen=True, slots=True)

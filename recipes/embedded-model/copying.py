@@ -1,8 +1,8 @@
 """Make pairs that teach a model to copy: the same random thing in the same place on both sides.
 
 A pair is fit if its sides share a number or a name, each standing exactly once on each side. The thing then
-takes its place, or goes around it, or in front of or behind the sentence. Some pairs are joined with the next, so that
-the same thing stands in several sentences, and a few lines are nothing but things.
+takes its place, or goes around it, or in front of or behind the sentence. Some pairs are joined with those before, so
+that several sentences have things in them, and a few lines are nothing but things or a list of them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from pathlib import Path
 from random import Random
 
 from text import read_lines, read_pairs, write_lines
-from things import TAGS, Chooser, thing, word
+from things import KINDS, TAGS, Chooser, thing, word
 
 ANCHOR = re.compile(r"\b(?:[A-Z][\w-]{2,}|\d[\d.,:]*\d|\d)\b")
 AROUND = 0.15  # of the pairs keep what they share and get tags or quotes around it
 OUTSIDE = 0.25  # of the pairs get a further thing in front or behind
 QUOTES = (('"', '"', '"', '"'), ("„", "“", "“", "”"), ("'", "'", "'", "'"), ("»", "«", "“", "”"), ("(", ")", "(", ")"))
 AGAIN = 0.2  # of the things stand in a second place, too
-JOINED = 0.3  # of the pairs are several sentences
-BARE = 0.04  # of the lines are nothing but things
+JOINED = 0.45  # of the pairs are joined with the one before, which may be joined itself
+BARE = 0.1  # of the lines are nothing but things
+LISTED = 0.3  # of these are lists in words
+LEADS = (("", ""), ("", ""), ("Siehe auch ", "See also "), ("Siehe ", "See "), ("Zum Beispiel ", "For example "))
 COMMON = range(200, 20_000)  # ranks of the words of which things are made
+JUNCTIONS, ENGLISH = (("und", "."), ("oder", "."), ("und", "")), {"und": "and", "oder": "or"}
 JOINTS = (("", " "), ("", ": "), (" ", ""), (": ", ""), ("", ""))  # after a thing in front, before one behind
 
 
@@ -78,8 +81,18 @@ def augment(pair: tuple[str, str], choose: Chooser) -> tuple[str, str] | None:
     return outside(pair, choose) if choose.random() < OUTSIDE else pair
 
 
+def listed(choose: Chooser) -> tuple[str, str]:
+    """Things of one kind as a list, of which only the words between them are translated."""
+    make, lead = choose.choice([maker for maker, _ in KINDS]), choose.choice(LEADS)
+    *first, last = (make(choose) for _ in range(choose.randint(2, 5)))
+    (joint, end), joined = choose.choice(JUNCTIONS), ", ".join(first)
+    return f"{lead[0]}{joined} {joint} {last}{end}", f"{lead[1]}{joined} {ENGLISH[joint]} {last}{end}"
+
+
 def bare(choose: Chooser) -> tuple[str, str]:
     """A line that a translation does not change."""
+    if choose.random() < LISTED:
+        return listed(choose)
     line = " ".join(thing(choose) for _ in range(choose.choice((1, 1, 2, 4, 8))))
     return line, line
 

@@ -23,7 +23,7 @@ COPIED = re.compile(
     | %\(\w+\)[a-z] | %\d+\$[a-z] | %\d+ | %l?[a-zA-Z]\b
     | (?<![\w-])--[a-z][\w-]*(?:=\w+)?              # options
     | (?<!\S)-[A-Za-z](?!\S)
-    | (?<![\w/])(?:/[\w.-]+){2,} | \w+://[^\s<>,;]+  # paths and addresses
+    | (?<![\w/])(?:/[\w.-]*[\w-]){2,} | \w+://[^\s<>,;]*[^\s<>,;.)]  # paths and addresses
     | [\w.]+@\w+\.[\w.]*\w | \b\w+\(\)                # a@b.org, function()
     """,
     re.VERBOSE,

@@ -91,14 +91,26 @@ def tag(choose: Chooser) -> str:
 
 def entity(choose: Chooser) -> str:
     inner = choose.choice(("amp", "lt", "gt", "quot", "nbsp", "kde", "unix", word(choose), word(choose)))
-    return choose.choice((f"&{inner};", f"& {inner};", f"& {inner.capitalize()};", f"&#{choose.randint(32, 9999)};"))
+    return choose.choice(
+        (
+            f"&{inner};",
+            f"& {inner};",
+            f"& {inner.capitalize()};",
+            f"&#{choose.randint(32, 9999)};",
+            f"& {inner};",
+            f"& k{inner};",
+            f"& {name(choose)}.{name(choose)};",
+            f"& {inner.upper()};",
+        )
+    )
 
 
 def option(choose: Chooser) -> str:
     long = f"--{word(choose)}"
     return choose.choice(
         (long, long, f"{long}-{word(choose)}", f"{long}={word(choose)}", f"-{choose.choice(LETTERS)}",
-         f"-{choose.choice(LETTERS).upper()}", f"-{word(choose)}", f"{long}={word(choose).upper()}")
+         f"-{choose.choice(LETTERS).upper()}", f"-{word(choose)}", f"{long}={word(choose).upper()}",
+         f"{long}={name(choose).upper()}", f"{long}-{name(choose).upper()}")
     )  # fmt: skip
 
 
@@ -107,6 +119,7 @@ def path(choose: Chooser) -> str:
     end = choose.choice(("", f".{choose.choice(ENDINGS)}"))
     return choose.choice(
         ("/" + "/".join(folders) + end, "/" + "/".join(folders) + end, "/".join([*folders, word(choose)]) + end,
+         "/".join(["", *folders, "".join(choose.choices("0001235", k=choose.randint(2, 8)))]) + end,
          "C:\\" + "\\".join(folders) + end, "~/." + "/".join(folders), "/".join(folders) + f"/{number(choose)}" + end)
     )  # fmt: skip
 

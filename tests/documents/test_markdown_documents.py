@@ -70,6 +70,9 @@ NASTY = st.text(st.sampled_from("ab *_`[]()<>!#+-|~=\\&;.1:\"'\t"), min_size=1, 
 @given(st.sampled_from(FRAMES), NASTY)
 @example("{}\n", "1. a")
 @example("{}\n", "&amp; <b>")
+@example("![{}](x)\n", "1&#1")
+@example('a [b](x "{}")\n', "a &amp; b")
+@example("![{}](x)\n", "&amp;")
 def test_a_translation_makes_no_markup(tmp_path: Path, frame: str, nasty: str) -> None:
     """What was written is read again as the same text, in the same structure."""
     document = opened(tmp_path, "a.md", frame.format("wort"))

@@ -280,7 +280,8 @@ def test_pairs_to_copy(recipe: SimpleNamespace) -> None:
     assert made == list(recipe.copying.augmented(pairs, seed=1, longest=100))
     assert made != list(recipe.copying.augmented(pairs, seed=2, longest=100))
     bare = [pair for pair in made if pair[0] == pair[1]]
-    assert len(made) - len(bare) == 450
+    lists = [pair for pair in made if " wohnt " not in pair[0] and pair[0] != pair[1]]
+    assert len(made) - len(bare) - len(lists) == 450
     assert bare
     joined = [pair for pair in made if pair[0].count(" wohnt in Rom.") == 2]
     assert joined
@@ -292,6 +293,18 @@ def test_pairs_to_copy(recipe: SimpleNamespace) -> None:
     same = [source for source, target in copied if source == target]
     assert len(same) > 150
     assert {sign for sign in "${}<>&=#%@_/|" if any(sign in text for text in same)} == set("${}<>&=#%@_/|")
+
+
+def test_lists_of_things(recipe: SimpleNamespace) -> None:
+    """Only the words around the things are translated."""
+    choose = recipe.copying.Chooser(1)
+    made = [recipe.copying.listed(choose) for _ in range(200)]
+    assert {source.split()[-2] for source, _ in made} >= {"und", "oder"}
+    for source, target in made:
+        first, joint, last = re.split(" (und|oder) ", source)
+        lead = next((words for words in recipe.copying.LEADS if words[0] and first.startswith(words[0])), ("", ""))
+        english = {"und": "and", "oder": "or"}[joint]
+        assert target == f"{lead[1]}{first.removeprefix(lead[0])} {english} {last}"
 
 
 def test_things_are_made_of_words_of_the_text(recipe: SimpleNamespace) -> None:
@@ -311,6 +324,8 @@ def test_things_are_made_of_words_of_the_text(recipe: SimpleNamespace) -> None:
         ("%s und %s", "%s", (1, 2)),
         ("& kde; mit --help", "& kde; with --hilfe", (1, 2)),
         ('<x id="1"/> in /usr/lib/x', '<x id="2"/> in /usr/lib/x', (1, 2)),
+        ("siehe http://a.org/b", "see http://a.org/b.", (1, 1)),
+        ("in /usr/lib/x", "in /usr/lib/x.", (1, 1)),
     ],
 )
 def test_what_was_kept(recipe: SimpleNamespace, source: str, translation: str, expected: tuple[int, int]) -> None:
@@ -449,3 +464,8 @@ def test_the_curve_has_a_line_for_each_corpus(recipe: SimpleNamespace, trained: 
     assert len(lines["mean"]) == sum(score["weights"] == "last" for score in scores)
     recipe.curve.draw(scores, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_text_is_written_into_a_folder_that_does_not_exist_yet(recipe: SimpleNamespace, tmp_path: Path) -> None:
+    recipe.copying.write_lines(tmp_path / "text" / "copy.source", ["a", "b"])
+    assert (tmp_path / "text" / "copy.source").read_text() == "a\nb\n"
