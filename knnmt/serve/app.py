@@ -40,6 +40,7 @@ def make_app(server: Server, lifespan: Lifespan | None = None) -> FastAPI:
         app.include_router(shape)
     for shape in (documents.libretranslate, other_shapes.deepl, other_shapes.tmserver, pages.router):
         app.include_router(shape)
+    app.include_router(other_shapes.deepl, prefix="/deepl", include_in_schema=False)
     app.exception_handler(ApiError)(on_api_error)
     app.exception_handler(RequestValidationError)(on_invalid)
     app.exception_handler(HTTPException)(on_http_error)
@@ -60,9 +61,11 @@ def error(status: int, message: str, headers: dict[str, str] | None = None) -> R
     return JSONResponse({"error": message}, status, headers)
 
 
-async def on_api_error(request: Request, failure: Exception) -> Response:  # noqa: ARG001
+async def on_api_error(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, ApiError)
-    return error(failure.status, failure.message, failure.headers)
+    speaks_deepl = request.url.path.startswith(other_shapes.DEEPL)  # whose clients look for another name
+    content = {"error": failure.message} | ({"message": failure.message} if speaks_deepl else {})
+    return JSONResponse(content, failure.status, failure.headers)
 
 
 async def on_invalid(request: Request, failure: Exception) -> Response:  # noqa: ARG001

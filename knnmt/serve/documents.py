@@ -137,9 +137,9 @@ async def begun(caller: Caller) -> Job:
     place = jobs.place()
     try:
         file = await received(upload, place, caller.service.limits.upload_bytes)
-        pair = await pair_for(caller, await asyncio.to_thread(jobs.beginning, place, file, DETECTED_FROM))
         named = fields.get("stores")
         stores = None if named is None else [str(one) for one in (named if isinstance(named, list) else [named])]
+        pair = pair_for(caller, await asyncio.to_thread(jobs.beginning, place, file, DETECTED_FROM), stores)
         weight = number_in(fields, "weight", 0, 1)
         settings = {} if weight is None else {"weight": weight}
         scope = caller.service.scope(caller.access, pair.engine, stores=stores, settings=settings)
@@ -150,9 +150,9 @@ async def begun(caller: Caller) -> Job:
         raise
 
 
-async def pair_for(caller: Caller, text: str) -> Pair:
+def pair_for(caller: Caller, text: str, stores: list[str] | None) -> Pair:
     source, target = text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")
-    return caller.service.pair(caller.access, source, target, text)
+    return caller.service.pair(caller.access, source, target, text, stores)
 
 
 def state_of(job: Job) -> DocumentState:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect, Request
@@ -15,15 +16,31 @@ from knnmt.service.failures import BadRequest, TooLarge
 
 KEY_NAMES = ("api_key", "apiKey", "key")
 SCHEMES = ("bearer", "deepl-auth-key", "token")
+MOST_FIELDS = 1_000
 
 Fields = dict[str, Any]
 
 
 async def fields_of(request: Request) -> Fields:
     """Everything that was sent, the body before the query; a name that comes again becomes a list."""
-    fields = joined(request.query_params.multi_items())
+    fields = joined(pairs_in(request.scope["query_string"]))
     fields.update(await body_fields(request))
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def pairs_in(encoded: bytes) -> list[tuple[str, Any]]:
+    """Fields of a query string or a form. `curl -d q=Prüfung` sends letters as UTF-8 without percent signs."""
+    try:
+        return [*parse_qsl(text_in(encoded), keep_blank_values=True, max_num_fields=MOST_FIELDS)]
+    except ValueError as error:
+        raise BadRequest(f"Invalid request: more than {MOST_FIELDS} fields") from error
+
+
+def text_in(encoded: bytes) -> str:
+    try:
+        return encoded.decode()
+    except UnicodeDecodeError:
+        return encoded.decode("latin-1")
 
 
 def joined(items: list[tuple[str, Any]]) -> Fields:
@@ -38,11 +55,15 @@ def joined(items: list[tuple[str, Any]]) -> Fields:
 
 async def body_fields(request: Request) -> Fields:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
-        return await form_fields(request, kind)
-    body = await request.body()
-    if not body.strip():
-        return {}
+    if kind == "multipart/form-data":
+        return await multipart_fields(request)
+    body = (await request.body()).strip()
+    if kind == "application/x-www-form-urlencoded" and not body.startswith(b"{"):  # `curl -d` says so of JSON too
+        return joined(pairs_in(body))
+    return json_fields(body) if body else {}
+
+
+def json_fields(body: bytes) -> Fields:
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -52,14 +73,14 @@ async def body_fields(request: Request) -> Fields:
     return content
 
 
-async def form_fields(request: Request, kind: str) -> Fields:
+async def multipart_fields(request: Request) -> Fields:
     """Fields and files; python-multipart raises what Starlette turns into an HTTP error of its own."""
     try:
-        form = await request.form(max_files=1, max_fields=1_000)
+        form = await request.form(max_files=1, max_fields=MOST_FIELDS)
     except Exception as error:
         if isinstance(error, TooLarge | ClientDisconnect):
             raise
-        raise BadRequest(f"Invalid request: the body is not {kind}") from error
+        raise BadRequest("Invalid request: the body is not multipart/form-data") from error
     return joined(form.multi_items())
 
 
@@ -74,7 +95,10 @@ def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
 
 
 def text_of(fields: Fields, name: str, default: str | None = None) -> str:
-    value = fields.get(name, default)
+    """A text; where there is a default, an empty one counts as absent."""
+    value = fields.get(name)
+    if value is None or (value == "" and default is not None):
+        value = default
     if value is None or isinstance(value, UploadFile):
         raise BadRequest(f"Invalid request: missing {name} parameter")
     if not isinstance(value, str):

@@ -43,7 +43,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        scope, headers = as_meant(scope), Headers(scope=scope)
         refusal = self.refusal(headers)
         if refusal is not None:
             await JSONResponse({"error": refusal}, 403)(scope, receive, send)
@@ -103,6 +103,12 @@ class Guard:
             await send(message)
 
         return sending
+
+
+def as_meant(scope: Scope) -> Scope:
+    """HEAD is GET whose answer's body the server leaves out; `http://host:5000/` + `/translate` is `/translate`."""
+    method = "GET" if scope["method"] == "HEAD" else scope["method"]
+    return {**scope, "method": method, "path": "/" + scope["path"].lstrip("/")}
 
 
 def host_of(url: str) -> str:

@@ -115,5 +115,5 @@ async def detect_language(request: Request) -> list[dict[str, Any]]:
     caller = await caller_of(request)
     given = text_of(caller.fields, "q")
     caller.service.check_size([given])
-    likely = [(code, share) for code, share in detect(given)[:5] if share >= 0.01]
+    likely = [(code, share) for code, share in detect(given)[:5] if share >= 0.01 and given.strip()]
     return [{"language": code, "confidence": round(100 * share, 1)} for code, share in likely]

@@ -22,6 +22,7 @@ from knnmt.service.scopes import both
 from knnmt.service.shelf import Engine, Shelved
 from knnmt.service.views import SIDES, Shown
 from knnmt.store.adding import Added, AddSettings, add_to_store
+from knnmt.store.datastore import Store
 from knnmt.store.filters import chosen_segments
 from knnmt.store.versions import roll_back, versions_of
 from knnmt.text.corpus import Corpus, Segment
@@ -39,8 +40,11 @@ class MemoryInfo(BaseModel):
     model: str
     version: int
     segments: int = Field(description="That the key may see.")
-    weight: float
+    weight: float = Field(description="Beside other memories.")
+    fitted_weight: float | None = Field(description="Of the memory against the model, where one is used for all words.")
     fitted: dict[str, float | bool | str] = Field(description="The settings that are used where a request names none.")
+    role: str = Field(description="What this key may do here: translate, correct or admin.")
+    whole: bool = Field(description="Whether the key sees all of it; without that, no import, history or rollback.")
 
 
 class Found(BaseModel):
@@ -114,8 +118,18 @@ def described(caller: Caller, engine: Engine, shelved: Shelved) -> MemoryInfo:
         version=shown.store.manifest.version,
         segments=len(shown.visible),
         weight=shelved.weight,
+        fitted_weight=fitted_weight(shown.store),
         fitted=view.told(),
+        role=caller.access.role,
+        whole=not caller.access.filters,
     )
+
+
+def fitted_weight(store: Store) -> float | None:
+    """As tuned, else as fitted; mixing that is learned has its own for each word."""
+    fitted, tuned = store.manifest.mixing, store.manifest.tuned or {}
+    known = tuned.get("weight", fitted.how.get("fixed", {}).get("weight") if fitted else None)
+    return None if known is None else float(known)
 
 
 @router.get("/{name}/segments")

@@ -1,6 +1,7 @@
 """Shapes of other services, for clients that speak nothing else: DeepL's, and Weblate's tmserver's.
 
-DeepL's clients are given `http://host:5000/deepl` as the server's address, tmserver's `http://host:5000/tmserver`.
+DeepL's clients are given `http://host:5000` or `http://host:5000/deepl` as the server's address (its own library drops
+the path, others keep it), tmserver's `http://host:5000/tmserver`.
 """
 
 import asyncio
@@ -15,9 +16,10 @@ from knnmt.service.failures import BadRequest
 from knnmt.service.languages import name_of
 from knnmt.service.service import AUTO
 
-deepl = APIRouter(prefix="/deepl/v2", tags=["DeepL"])
+deepl = APIRouter(prefix="/v2", tags=["DeepL"])
 tmserver = APIRouter(prefix="/tmserver", tags=["tmserver"])
 
+DEEPL = ("/v2/", "/deepl/")  # paths of DeepL's clients
 UNLIMITED = 1_000_000_000_000  # DeepL's clients want a number
 LEAST_ALIKE = 70.0  # percent, from which Weblate shows a match
 
@@ -29,7 +31,7 @@ async def translate(request: Request) -> dict[str, Any]:
     fields = caller.fields
     texts, _ = texts_of(fields, "text")
     caller.service.check_size(texts)
-    source = text_of(fields, "source_lang", AUTO) or AUTO
+    source = text_of(fields, "source_lang", AUTO)
     pair = caller.service.pair(caller.access, source, text_of(fields, "target_lang"), "\n".join(texts))
     tagged = str(fields.get("tag_handling") or "") in ("xml", "html")
     scope = caller.service.scope(caller.access, pair.engine)

@@ -100,6 +100,7 @@ class Running:
     async def get_ready(self) -> None:
         try:
             service = Service(await asyncio.to_thread(self.load), self.settings.limits)
+            await asyncio.to_thread(service.warm_up)
             self.server.serve_with(service, jobs_of(service, state_folder(self.settings, self.port)))
         except Exception as error:
             self.failure = error

@@ -42,7 +42,10 @@ class InLanguages(Asked):
 
 class AskedTranslations(InLanguages):
     texts: list[str]
-    stores: list[str] | None = Field(None, description="Memories to use; all that the key may see, if left out.")
+    stores: list[str] | None = Field(
+        None,
+        description="Memories to use; all that the key may see, if left out. Those of other languages have no part.",
+    )
     filters: list[str] = Field([], description="Conditions such as corpus=house, which all must hold.")
     settings: Mixing = Mixing()
     explain: bool = False
@@ -120,7 +123,7 @@ async def translations(request: Request, asked: AskedTranslations) -> Translatio
     """Translate texts; each answer says how much of it came from the memory."""
     caller = await caller_of(request)
     caller.service.check_size(asked.texts)
-    pair = pair_for(caller, asked, "\n".join(asked.texts))
+    pair = pair_for(caller, asked, "\n".join(asked.texts), asked.stores)
     answers = await caller.translate(task_for(caller, pair, asked), asked.texts)
     return Translations(
         translations=[translated(answer, explained=asked.explain) for answer in answers],
@@ -135,7 +138,7 @@ async def explanations(request: Request, asked: AskedExplanation) -> dict[str, A
     """Everything that is known about a translation: each token with its probabilities and neighbours."""
     caller = await caller_of(request)
     caller.service.check_size([asked.text])
-    pair = pair_for(caller, asked, asked.text)
+    pair = pair_for(caller, asked, asked.text, asked.stores)
     answer = (await caller.translate(task_for(caller, pair, asked), [asked.text]))[0]
     if not answer.explanations:
         raise BadRequest("no memory had a part in this translation, so there is nothing to explain")
@@ -147,7 +150,7 @@ async def corrections(request: Request, asked: AskedCorrection) -> Learned:
     """Teach a translation. Answered when it is on disk; the next translation uses it."""
     caller = await caller_of(request, role="correct")
     caller.service.check_size([asked.text, asked.correction])
-    pair = pair_for(caller, asked, asked.text)
+    pair = pair_for(caller, asked, asked.text, [asked.store] if asked.store else None)
     correction = Correction(asked.text, asked.correction, asked.metadata, caller.access.filters)
     return Learned(**await caller.service.learn(caller.access, pair.engine, asked.store, correction))
 
@@ -159,11 +162,12 @@ async def undo(request: Request, identity: str) -> Undone:
     return Undone(**await caller.service.undo(caller.access, identity))
 
 
-def pair_for(caller: Caller, asked: InLanguages, text: str) -> Pair:
+def pair_for(caller: Caller, asked: InLanguages, text: str, stores: Sequence[str] | None) -> Pair:
     engines = caller.service.engines(caller.access)
     if not engines:
         raise BadRequest("this key may use no memory, and so no languages")
-    return caller.service.pair(caller.access, asked.source, asked.target or engines[0].target, text)
+    target = asked.target or engines[0].target
+    return caller.service.pair(caller.access, asked.source, target, text, stores)
 
 
 def task_for(caller: Caller, pair: Pair, asked: AskedTranslations | AskedExplanation) -> Task:

@@ -19,9 +19,11 @@ from knnmt.service.limits import Limits
 from knnmt.service.scheduling import Scheduler, Work
 from knnmt.service.scopes import Scope, both
 from knnmt.service.shelf import Engine, Shelf
+from knnmt.store.replacing import rehearse
 
 AUTO = "auto"
 OUTSIDE = 0.05  # seconds between two looks at a full queue
+EVERYTHING = Access(name="", role="admin")
 
 Result = TypeVar("Result")
 
@@ -43,6 +45,14 @@ class Service:
         self.characters = 0  # of all requests that wait
         self.schedulers = {name: Scheduler(name, self._decode) for name in shelf.engines}
         self.writers = {shelved.name: Writer(engine, shelved) for engine, shelved in shelf.stores()}
+
+    def warm_up(self) -> None:
+        """Run every model once, so that the first sentence and the first correction do not wait for its start."""
+        for engine in self.shelf.engines.values():
+            view = self.shelf.view(self.scope(EVERYTHING, engine))
+            with engine.turns.turn():
+                view.translator.translate(["."])
+                rehearse(engine.model)
 
     def stop(self) -> None:
         for scheduler in self.schedulers.values():
@@ -69,9 +79,11 @@ class Service:
             if not engine.stores or access.stores is None or any(access.sees(name) for name in engine.stores)
         ]
 
-    def pair(self, access: Access, source: str, target: str, text: str = "") -> Pair:
-        """The engine for two languages as a client writes them."""
-        engines = self.engines(access)
+    def pair(
+        self, access: Access, source: str, target: str, text: str = "", stores: Sequence[str] | None = None
+    ) -> Pair:
+        """The engine for two languages as a client writes them; of several, one with a store that is asked for."""
+        engines = sorted(self.engines(access), key=lambda engine: not set(stores or ()) & set(engine.stores))
         found = best_match(target, [engine.target for engine in engines])
         if found is None:
             raise BadRequest(f"{target} is not supported")
@@ -104,12 +116,15 @@ class Service:
         filters: Sequence[str] = (),
         settings: dict[str, float] | None = None,
     ) -> Scope:
-        """What the caller may see of what it asks for; a store that it may not see is as one that is not there."""
-        seen = [name for name in engine.stores if access.sees(name)]
+        """What the caller may see of what it asks for; a store that it may not see is as one that is not there.
+
+        Stores of other languages have no part: whoever names all that it uses need not know which go together.
+        """
+        there = {shelved.name for _, shelved in self.shelf.stores() if access.sees(shelved.name)}
         for name in stores or ():
-            if name not in seen:
-                raise NotFound(f"no memory {name!r} for these languages")
-        chosen = tuple(name for name in seen if stores is None or name in stores)
+            if name not in there:
+                raise NotFound(f"no memory {name!r}")
+        chosen = tuple(name for name in engine.stores if name in there and (stores is None or name in stores))
         given = tuple(sorted((settings or {}).items()))
         allowed = both(access.filters, filters)
         return Scope(engine.name, chosen if allowed is not None else (), allowed or (), given)

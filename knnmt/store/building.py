@@ -13,7 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from knnmt.engine.keys import teacher_forced_keys
 from knnmt.engine.packed import packed_layers
@@ -356,19 +358,24 @@ def fits(encoded: EncodedSegment, model: TranslationModel) -> bool:
     return max(len(encoded.source), target) <= model.positions
 
 
-@torch.inference_mode()
 def write_keys(writer: PartWriter, model: TranslationModel, batch_tokens: int, advance: Advance) -> None:
     """One teacher-forced pass over the part's segments, in batches of similar length."""
     first = len(model.decoder_prefix) - 1
     lengths = [max(len(segment.source), first + len(segment.target)) for segment in writer.segments]
     for batch in batches_by_tokens(lengths, batch_tokens):
         segments = [writer.segments[position] for position in batch]
-        inputs = model.teacher_forcing([s.source for s in segments], [s.target for s in segments])
-        with lock_of(model.network), packed_layers(model.network):
-            keys = teacher_forced_keys(model.network, model.key_site, inputs).to("cpu", torch.float16).numpy()
-        for position, segment, row in zip(batch, segments, keys, strict=True):
+        for position, segment, row in zip(batch, segments, forced_keys(model, segments), strict=True):
             writer.put(position, row[first : first + len(segment.target)])
         advance(len(batch), sum(len(segment.target) for segment in segments))
+
+
+@torch.inference_mode()
+def forced_keys(model: TranslationModel, segments: Sequence[EncodedSegment]) -> NDArray[np.float16]:
+    """Keys [batch, time, dimension] of one teacher-forced pass."""
+    inputs = model.teacher_forcing([s.source for s in segments], [s.target for s in segments])
+    with lock_of(model.network), packed_layers(model.network):
+        keys = teacher_forced_keys(model.network, model.key_site, inputs)
+    return np.asarray(keys.to("cpu", torch.float16).numpy(), np.float16)
 
 
 def model_record(model: TranslationModel) -> ModelRecord:

@@ -1,5 +1,6 @@
 """LibreTranslate's shapes, as its clients send and read them."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,6 +9,7 @@ from starlette.testclient import TestClient
 
 from knnmt import Translator
 from knnmt.models.translation_model import TranslationModel
+from knnmt.serve.fields import pairs_in
 from knnmt.serve.settings import ServerSettings
 from knnmt.service.limits import Limits
 
@@ -76,6 +78,40 @@ def test_errors_say_what_is_wrong(client: TestClient, sent: dict[str, object], s
     assert (answer.status_code, answer.json()) == (status, {"error": message})
 
 
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+UMLAUT = "Grüße aus Köln."
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/translate", f"q={UMLAUT}&source=de&target=en".encode()),
+        ("/translate", f"q={UMLAUT}&source=de&target=en".encode("latin-1")),
+        ("/translate", json.dumps({"q": UMLAUT, "source": "de", "target": "en"}).encode()),
+        ("/translate", f" {json.dumps({'q': UMLAUT, 'source': 'de', 'target': 'en'}, ensure_ascii=False)}".encode()),
+        ("/translate", b"q=Gr%C3%BC%C3%9Fe+aus+K%C3%B6ln.&source=&target=en&format="),
+        ("//translate", b"q=Gr%C3%BC%C3%9Fe+aus+K%C3%B6ln.&source=de&target=en"),
+    ],
+    ids=["curl -d", "latin-1", "JSON as a form", "JSON as UTF-8", "empty fields", "two slashes"],
+)
+def test_letters_come_as_they_were_sent(client: TestClient, path: str, body: bytes) -> None:
+    expected = client.post("/translate", json={"q": UMLAUT, "source": "de", "target": "en"}).json()["translatedText"]
+    answer = client.post(f"{client.base_url}{path}", content=body, headers=FORM)
+    assert answer.json().get("translatedText") == expected
+
+
+def test_letters_of_a_query_string_need_no_percent_signs(client: TestClient) -> None:
+    query = f"q={UMLAUT}&source=de&target=en".encode()
+    assert pairs_in(query) == [("q", UMLAUT), ("source", "de"), ("target", "en")]
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/languages"])
+def test_whoever_asks_for_the_head_gets_it(client: TestClient, path: str) -> None:
+    answer = client.head(path)
+    assert answer.status_code == 200
+    assert int(answer.headers["content-length"]) > 0
+
+
 BODIES = [b"{", b"[]", b"\xff", b'{"q": "\\ud800", "target": "en"}', b'"text"', b"[" * 100_000]
 
 
@@ -119,6 +155,7 @@ def test_languages(client: TestClient) -> None:
 
 def test_detect(client: TestClient) -> None:
     assert client.post("/detect", data={"q": TEXT}).json()[0]["language"] == "de"
+    assert client.post("/detect", data={"q": " "}).json() == []
 
 
 def test_health_says_when(client: TestClient) -> None:

@@ -17,9 +17,10 @@ def plain(client: TestClient, text: str, **more: object) -> str:
     return found
 
 
-def test_deepl(client: TestClient) -> None:
+@pytest.mark.parametrize("place", ["", "/deepl"])
+def test_deepl(client: TestClient, place: str) -> None:
     sent = {"text": [SENTENCE, "Hallo."], "target_lang": "EN-GB", "show_billed_characters": True}
-    answer = client.post("/deepl/v2/translate", json=sent, headers={"authorization": "DeepL-Auth-Key x"}).json()
+    answer = client.post(f"{place}/v2/translate", json=sent, headers={"authorization": "DeepL-Auth-Key x"}).json()
     first = answer["translations"][0]
     assert first == {"detected_source_language": "DE", "text": plain(client, SENTENCE), "billed_characters": 17}
     form = client.post("/deepl/v2/translate", data={"text": [SENTENCE], "target_lang": "EN"}).json()
@@ -27,6 +28,11 @@ def test_deepl(client: TestClient) -> None:
     languages = client.get("/deepl/v2/languages", params={"type": "target"}).json()
     assert languages == [{"language": "EN", "name": "English", "supports_formality": False}]
     assert set(client.get("/deepl/v2/usage").json()) == {"character_count", "character_limit"}
+
+
+def test_deepl_s_clients_find_the_message(client: TestClient) -> None:
+    answer = client.post("/v2/translate", json={"text": ["Haus"], "target_lang": "QQ"})
+    assert (answer.status_code, answer.json()["message"]) == (400, "QQ is not supported")
 
 
 def test_deepl_keeps_tags(client: TestClient) -> None:
