@@ -50,7 +50,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         arguments.repeats,
         arguments.keys_of,
     ),
-    "serving": lambda arguments: serving(arguments.minutes, arguments.model, arguments.store),
+    "serving": lambda arguments: serving(arguments.minutes, arguments.model, arguments.store, arguments.corrections),
     "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats)),
 }
 
@@ -76,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--entries", type=int, default=3_000_000, help="of the store whose memory is measured")
     parser.add_argument("--minutes", type=float, default=0.5, help="of overload, where serving is measured")
+    parser.add_argument("--corrections", type=int, default=60, help="one after another, where serving is measured")
     parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
     parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
     group = parser.add_argument_group("searching")

@@ -25,6 +25,7 @@ from rich.table import Table
 
 from knnmt import Store, Translator, build_store, load_model
 from knnmt.cli.demo import MODEL, demo_corpus, read_demo
+from knnmt.store.replacing import rehearse
 from knnmt.translate.units import UnitTranslator
 
 CLIENTS = 32
@@ -42,7 +43,7 @@ class Tally:
     seconds: list[float] = field(default_factory=list)
 
 
-def serving(minutes: float, model: str | None, stores: Sequence[str]) -> dict[str, Any]:
+def serving(minutes: float, model: str | None, stores: Sequence[str], learned: int) -> dict[str, Any]:
     """All of it, as tables."""
     with tempfile.TemporaryDirectory() as folder:
         store = stores[0] if stores else str(demo_store(Path(folder)))
@@ -52,7 +53,7 @@ def serving(minutes: float, model: str | None, stores: Sequence[str]) -> dict[st
         with server(store, model, Path(folder)) as process:
             results = compared(process, translator, texts, expected)
             results["overload"] = overload(process, texts, expected, minutes)
-            results["corrections"] = corrections(process)
+            results["corrections"] = corrections(process, translator, learned)
     return results
 
 
@@ -200,20 +201,32 @@ def overload(process: Process, texts: Sequence[str], expected: dict[str, str], m
     return result
 
 
-def corrections(process: Process, count: int = 60) -> dict[str, float]:
-    """Milliseconds from sending a correction to its answer."""
-    client, seconds = Client(process.port), []
-    for number in range(count):
-        begun = time.perf_counter()
-        status, answer = client.post(
-            "/v1/corrections", {"text": f"Das ist der Satz {number}.", "correction": f"Sentence {number}."}
-        )
-        seconds.append(time.perf_counter() - begun)
-        assert status == 200, answer
-    milliseconds = [1000 * one for one in seconds]
-    result = {"first": milliseconds[0], "median": statistics.median(milliseconds), "last": milliseconds[-1]}
+def corrections(process: Process, translator: Translator, count: int) -> dict[str, float]:
+    """Milliseconds from sending a correction to its answer, and of the forward pass that is in it."""
+    client = Client(process.port)
+    seconds = [learning(client, number) for number in range(count)]
+    passes = [1 / rate(partial(rehearse, translator.translation_model), 1) for _ in range(20)]
+    some = min(100, count)
+    measured = {
+        "first": seconds[0],
+        f"median of the first {some}": statistics.median(seconds[:some]),
+        f"median of the last {some}": statistics.median(seconds[-some:]),
+        "last": seconds[-1],
+        "longest": max(seconds),
+        "forward pass": statistics.median(passes),
+    }
+    result = {"count": float(count)} | {name: 1000 * value for name, value in measured.items()}
     Console().print({"corrections, milliseconds": result})
     return result
+
+
+def learning(client: Client, number: int) -> float:
+    """Seconds of one correction."""
+    begun = time.perf_counter()
+    sent = {"text": f"Das ist der Satz {number}.", "correction": f"Sentence {number}."}
+    status, answer = client.post("/v1/corrections", sent)
+    assert status == 200, answer
+    return time.perf_counter() - begun
 
 
 def show(result: dict[str, Any]) -> None:

@@ -12,8 +12,9 @@ from knnmt.serve.calls import Caller, Server, caller_of, while_connected
 from knnmt.serve.fields import number_in, text_of
 from knnmt.serve.uploads import received
 from knnmt.service.failures import ApiError, BadRequest
-from knnmt.service.jobs import Job, State
+from knnmt.service.jobs import Job, State, is_doubtful
 from knnmt.service.service import AUTO, Pair
+from knnmt.units.report import reasons
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 libretranslate = APIRouter(tags=["LibreTranslate"])
@@ -174,9 +175,9 @@ def doubtful(caller: Caller, job: Job) -> list[DoubtfulUnit]:
             translation=plain_text(made.target),
             origin=made.origin,
             confidence=made.confidence,
-            flags=list(made.flags),
+            flags=reasons(made.flags, made.confidence),
         )
         for unit, made in caller.jobs.results(job)
-        if made.flags
+        if is_doubtful(made)
     ]
     return sorted(found, key=lambda unit: (unit.confidence or 0.0, unit.number))

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 CORRECTION, REPLACED = "correction", "replaced"  # names in a corrected pair's metadata
 OURS = (CORRECTION, REPLACED)
 CORPUS = "corrections"
+CHANGES_TOLD, TOLD = 3, 60  # of one version, and characters of each
 TOGETHER = 64  # changes that become one version at most
 BUSY_FOR = 30.0  # seconds that another process may hold the store
 DEPTH = 16  # corrections of one sentence that can be undone one after another
@@ -52,6 +53,7 @@ class Plan:
     old: set[int] = field(default_factory=set)
     new: list[Segment] = field(default_factory=list)
     touches: set[str] = field(default_factory=set)  # sources
+    did: str = "changed"  # for the history
     result: Any = None
 
 
@@ -154,8 +156,15 @@ class Writer:
     def _commit(self, store: Store, plans: list[Plan]) -> int:
         new = [segment for plan in plans for segment in plan.new]
         old = {number for plan in plans for number in plan.old}
-        change = f"changed {len(plans)} sentence{'' if len(plans) == 1 else 's'} over HTTP"
+        change = "; ".join(map(told, plans[:CHANGES_TOLD])) + (" …" if len(plans) > CHANGES_TOLD else "")
         return replace_segments(store, self.model, new=new, old=old, change=change).manifest.version
+
+
+def told(plan: Plan) -> str:
+    """A line of the history: what was done, with the beginning of the first sentence."""
+    source = min(plan.touches, default="")
+    more = f" and {len(plan.touches) - 1} more" if len(plan.touches) > 1 else ""
+    return f"{plan.did} “{source[:TOLD]}{'…' if len(source) > TOLD else ''}”{more}"
 
 
 def attempt(change: Change, store: Store) -> Plan | None:
@@ -232,14 +241,14 @@ class Correction:
         identity = new_id(self.source)
         known = Shown("", store, self.filters).with_source(self.source)
         segment = self.segment(identity, [kept(pair) for pair in known])
-        return Plan({pair.segment for pair in known}, [segment], {segment.source}, identity)
+        return Plan({pair.segment for pair in known}, [segment], {segment.source}, "learned", identity)
 
 
 def adding(pairs: Sequence[Correction], *, replace: bool) -> Planner:
     """Several pairs at once; without `replace`, other translations of their sources stay."""
 
     def plan(store: Store) -> Plan:
-        whole = Plan(result=[])
+        whole = Plan(did="added", result=[])
         for pair in pairs:
             one = pair.plan(store)
             whole.old |= one.old if replace else set()
@@ -296,8 +305,8 @@ def undo(identity: str, filters: tuple[str, ...]) -> Planner:
                  if pair.metadata.get(CORRECTION) == identity]  # fmt: skip
         if not found:
             raise NotFound("no such correction; it may have been undone or replaced")
-        replaced = json.loads(found[0].metadata.get(REPLACED, "[]"))
-        return Plan({found[0].segment}, [restored(record) for record in replaced], {found[0].source}, found[0])
+        before = [restored(record) for record in json.loads(found[0].metadata.get(REPLACED, "[]"))]
+        return Plan({found[0].segment}, before, {found[0].source}, "undone", found[0])
 
     return plan
 
@@ -312,7 +321,7 @@ def delete(identities: list[str], filters: tuple[str, ...]) -> Planner:
 
     def plan(store: Store) -> Plan:
         shown = Shown("", store, filters)
-        chosen = Plan(result=len(identities))
+        chosen = Plan(did="deleted", result=len(identities))
         for identity in identities:
             digest, _, hint = identity.partition("-")
             there = [number for number in hashed(store, 1, digest) if number in shown.visible]

@@ -26,6 +26,7 @@ from knnmt.layout.parts import now
 from knnmt.service.access import Access
 from knnmt.service.failures import BadRequest, NotFound
 from knnmt.service.scopes import Scope
+from knnmt.units.report import reasons
 
 log = logging.getLogger(__name__)
 
@@ -262,7 +263,11 @@ class Stopped(Exception):  # noqa: N818 - not an error: the server ends
 
 def counts(results: Sequence[UnitResult]) -> dict[str, Any]:
     exact = sum(result.origin == "exact" for result in results)
-    return {"done": len(results), "exact": exact, "flagged": sum(bool(result.flags) for result in results)}
+    return {"done": len(results), "exact": exact, "flagged": sum(map(is_doubtful, results))}
+
+
+def is_doubtful(result: UnitResult) -> bool:
+    return bool(reasons(result.flags, result.confidence))
 
 
 def options_of(source: str, target: str) -> DocumentOptions:

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from knnmt.units.report_page import report_page
 ENDINGS = (".html", ".json")
 UNSURE = 0.25  # mean probability of a token, below which a translation is doubtful by itself
 LOW = "low probability"
+
+
+def reasons(flags: Sequence[str], confidence: float | None) -> list[str]:
+    """Why somebody should look at a unit: what is doubtful about its text, and that the model was not sure of it."""
+    return [*flags, *([LOW] if confidence is not None and confidence < UNSURE else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +64,7 @@ class Report:
 
     def add(self, unit: DocumentUnit, record: dict[str, Any], target: Content) -> None:
         """One more unit, with what the journal knows of it."""
-        why = [*record["flags"]]
-        confidence = record["confidence"]
-        if confidence is not None and confidence < UNSURE:
-            why.append(LOW)
+        why = reasons(record["flags"], record["confidence"])
         self._count(record, why)
         if why:
             self.doubtful.append(

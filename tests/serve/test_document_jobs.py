@@ -53,6 +53,14 @@ def test_a_file_in_a_translated_file_out(client: TestClient) -> None:
     assert client.get(f"/v1/documents/{job['id']}").status_code == 404
 
 
+def test_the_report_has_what_the_model_was_not_sure_of(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knnmt.units.report.UNSURE", 1.1)
+    state = ended(client, sent(client, "text.txt", b"Das ist ein Elefant.").json()["id"])
+    report = client.get(f"/v1/documents/{state['id']}/report").json()
+    assert state["flagged"] == 1
+    assert report["doubtful"][0]["flags"] == ["low probability"]
+
+
 def test_libretranslate_s_way(client: TestClient) -> None:
     files = {"file": ("text.txt", b"Das ist ein Haus.\n\nHallo.\n")}
     answer = client.post("/translate_file", files=files, data={"source": "auto", "target": "en"}).json()

@@ -145,6 +145,7 @@ def test_history_and_rollback(own: TestClient) -> None:
     learned(own, "Etwas ganz Neues.", "Something entirely new.")
     after = own.get("/v1/memories/house/versions").json()
     assert after[0]["current"]
+    assert after[0]["change"] == "learned “Etwas ganz Neues.”"
     assert after[0]["segments"] == before["segments"] + 1
     back = own.post("/v1/memories/house/rollback", json={"version": before["version"]})
     assert back.json()["version"] == after[0]["version"] + 1

@@ -144,9 +144,28 @@ def test_the_memory_is_searched_and_a_pair_deleted_and_brought_back(page: Any) -
     page.locator(f"#segments li:has-text('{source}')").wait_for()
 
 
+def test_a_pair_is_added_and_edited(page: Any) -> None:
+    write(page, "Das Fahrradschloss klemmt.")
+    page.get_by_role("tab", name="Memory").click()
+    page.get_by_text("Add a pair").click()
+    page.get_by_label("Source").fill("Das Fahrradschloss klemmt.")
+    page.locator("#add-target").fill("The bike lock is stuck.")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_text("Added. The next translation uses it.").wait_for()
+    page.get_by_role("button", name="Edit: Das Fahrradschloss klemmt.").click()
+    page.get_by_label("Translation of: Das Fahrradschloss klemmt.").fill("The bicycle lock jams.")
+    with page.expect_response("**/v1/translations"):
+        page.get_by_role("button", name="Save").click()
+    page.get_by_text("Saved. The next translation uses it.").wait_for()
+    page.get_by_role("tab", name="Translate").click()
+    page.locator("#summary", has_text="known sentence").wait_for()
+    assert translation(page) == "The bicycle lock jams."
+
+
 def test_a_document_is_translated(page: Any, tmp_path: Path) -> None:
     file = tmp_path / "manual.txt"
-    file.write_text(f"{TEXT}\n\nDas Rad läuft rund.\n", encoding="utf-8")
+    lines = [TEXT, "", "Sie haben {n, plural, one {# Rad} other {# Räder}}.", ""]
+    file.write_text("\n".join(lines), encoding="utf-8")
     page.get_by_role("tab", name="Documents").click()
     page.locator("#document").set_input_files(file)
     item = page.locator("#jobs li", has_text="manual.txt")
@@ -155,6 +174,9 @@ def test_a_document_is_translated(page: Any, tmp_path: Path) -> None:
     assert got.value.suggested_filename == "manual.en.txt"
     got.value.save_as(tmp_path / "done.txt")
     assert (tmp_path / "done.txt").read_text(encoding="utf-8").count("\n") == 3
+    item.get_by_role("button", name="Report").click()
+    item.get_by_text("To look at, the least certain first").wait_for()
+    assert "text inside a placeholder" in item.locator(".pair").first.inner_text()
     picture(page, "page-documents")
     item.get_by_role("button", name="Remove").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
@@ -163,6 +185,7 @@ def test_a_document_is_translated(page: Any, tmp_path: Path) -> None:
 
 def test_export_and_import(page: Any, tmp_path: Path) -> None:
     page.get_by_role("tab", name="Memory").click()
+    page.get_by_text("Import and export").click()
     with page.expect_download() as got:
         page.get_by_role("button", name="Export").click()
     got.value.save_as(tmp_path / "house.tmx")
@@ -199,6 +222,7 @@ def test_axe_finds_nothing(server: Running, browser: Any, scheme: str, size: dic
         page.get_by_role("tab", name=name).click()
         if name == "Memory":
             page.locator("#segments li").first.wait_for()
+            page.locator("summary", has_text="Import").click()
         found = Axe().run(page)
         assert found.violations_count == 0, f"{name}: {found.generate_report()}"
         wide = page.evaluate("document.documentElement.scrollWidth")
@@ -225,4 +249,10 @@ def test_a_key_is_asked_for(embedded: TranslationModel, store: Store, browser: A
         page.get_by_label("API key").fill(key)
         page.get_by_role("button", name="Use key").click()
         page.get_by_text("Ready.").wait_for()
+        write(page, TEXT)
+        assert page.get_by_role("button", name="Correct").count() == 0  # this key may only translate
+        page.get_by_role("tab", name="Memory").click()
+        page.locator("#segments li").first.wait_for()
+        assert page.get_by_role("button", name="Delete").count() == 0
+        assert not page.get_by_text("Add a pair").is_visible()
         page.context.close()

@@ -1,23 +1,30 @@
 // Documents: drop a file, see its progress, flags and report, download it.
 
 import { call } from "./api.js";
-import { $, confirmed, make, replace, save } from "./dom.js";
+import { $, confirmed, make, percent, replace, save } from "./dom.js";
 import { asked, chosen } from "./preferences.js";
+import { nameOf, server } from "./server.js";
 
 const PAUSE = 700; // milliseconds between two looks at work that goes on
-let server;
 let timer = null;
+const open = new Set(); // ids of the documents whose report is shown
 
-export function startDocuments(given) {
-  server = given;
+export function startDocuments() {
   $("document-kinds").textContent = server.frontend.supportedFilesFormat.join(" ");
   $("document").accept = server.frontend.supportedFilesFormat.join(",");
   if (!startDocuments.done) {
     startDocuments.done = true;
     $("document").addEventListener("change", () => send($("document").files));
+    for (const name of ["source-language", "target-language"]) $(name).addEventListener("change", showLanguages);
     for (const name of ["dragover", "dragleave", "drop"]) $("drop").addEventListener(name, drag);
   }
+  showLanguages();
   look();
+}
+
+function showLanguages() {
+  const from = $("source-language").value === "auto" ? "detected" : nameOf($("source-language").value);
+  $("document-languages").textContent = `From: ${from}. To: ${nameOf($("target-language").value)}. Choose languages under Translate.`;
 }
 
 function drag(event) {
@@ -34,6 +41,7 @@ async function send(files) {
     form.append("target", $("target-language").value);
     const { settings, stores } = asked(server.memories);
     if (chosen.weight !== null) form.append("weight", settings.weight);
+    for (const name of ["source-language", "target-language"]) $(name).addEventListener("change", showLanguages);
     for (const name of stores ?? []) form.append("stores", name);
     $("documents-state").textContent = `Sending ${file.name}…`;
     try {
@@ -59,32 +67,70 @@ async function look() {
 }
 
 function item(job) {
-  const tools = job.state === "done" ? [download(job, "result", job.result), download(job, "report", `${job.name}.report.json`)] : [];
+  const place = make("div", { hidden: true });
+  const tools = job.state === "done" ? [download(job), reportOf(job, place)] : [];
   const remove = make("button", { className: "plain", type: "button", "aria-label": `Remove ${job.name}` }, "Remove");
   remove.addEventListener("click", () => removeJob(job));
   return make("li", {},
     make("div", { className: "job-head" }, make("strong", {}, job.name), make("span", { className: "quiet" }, state(job))),
     job.state === "working" || job.state === "waiting" ? make("progress", { max: Math.max(1, job.units), value: job.done, "aria-label": `Progress of ${job.name}` }) : null,
-    make("div", { className: "controls" }, ...tools, remove));
+    make("div", { className: "controls" }, ...tools, remove), place);
 }
 
 function state(job) {
   if (job.state === "failed") return job.error;
   if (job.state !== "done") return job.units ? `${job.done} of ${job.units} units` : "waiting";
   const known = job.exact ? `, ${job.exact} known` : "";
-  return `${job.units} units${known}, ${job.flagged} to look at`;
+  return `${job.units} unit${job.units === 1 ? "" : "s"}${known}, ${job.flagged} to look at`;
 }
 
-function download(job, what, name) {
-  const button = make("button", { type: "button", className: what === "result" ? "primary" : "" }, what === "result" ? "Download" : "Report");
+function download(job) {
+  const button = make("button", { type: "button", className: "primary" }, "Download");
   button.addEventListener("click", async () => {
     try {
-      save(await call("GET", `/v1/documents/${job.id}/${what}`, { raw: true }), name);
+      save(await call("GET", `/v1/documents/${job.id}/result`, { raw: true }), job.result);
     } catch (error) {
       $("documents-state").textContent = error.message;
     }
   });
   return button;
+}
+
+/** A button that shows and hides what somebody should look at; shown, it stays so when the list is drawn anew. */
+function reportOf(job, place) {
+  const button = make("button", { type: "button", "aria-expanded": "false" }, "Report");
+  const show = async (visible) => {
+    open[visible ? "add" : "delete"](job.id);
+    button.setAttribute("aria-expanded", String(visible));
+    place.hidden = !visible;
+    if (visible) replace(place, ...(await reportItems(job)));
+  };
+  button.addEventListener("click", () => show(place.hidden));
+  if (open.has(job.id)) show(true);
+  return button;
+}
+
+async function reportItems(job) {
+  try {
+    const { doubtful } = await call("GET", `/v1/documents/${job.id}/report`);
+    const title = doubtful.length ? "To look at, the least certain first" : "Nothing is doubtful.";
+    return [make("p", { className: "quiet" }, title), make("ul", { className: "pairs", "aria-label": `To look at in ${job.name}` }, ...doubtful.map((unit) => doubt(unit, job)))];
+  } catch (error) {
+    return [make("p", { role: "alert" }, error.message)];
+  }
+}
+
+function doubt(unit, job) {
+  const facts = [
+    make("span", {}, `Unit ${unit.number}`),
+    unit.confidence === null ? null : make("span", {}, `${percent(unit.confidence)} certain`),
+    ...unit.flags.map((flag) => make("span", { className: "badge warn" }, flag)),
+  ];
+  return make("li", { className: "pair" },
+    make("div", { className: "texts" },
+      make("span", { lang: job.source, dir: "auto" }, unit.source),
+      make("span", { lang: job.target, dir: "auto" }, unit.translation)),
+    make("div", { className: "about" }, ...facts.filter(Boolean)));
 }
 
 async function removeJob(job) {

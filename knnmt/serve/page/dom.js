@@ -41,8 +41,8 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** A sentence pair of a memory: both sides, marked words, and where it is from. */
-export function pairItem(pair, ...tools) {
+/** A sentence pair of a memory: both sides, marked words, and where it is from; `languages` are its two codes. */
+export function pairItem(pair, languages, ...tools) {
   const facts = [
     pair.support === null || pair.support === undefined ? null : support(pair.support),
     make("span", {}, `${pair.store} / ${pair.corpus}`),
@@ -50,8 +50,10 @@ export function pairItem(pair, ...tools) {
     ...Object.entries(pair.metadata).map(([name, value]) => make("span", {}, `${name}: ${value}`)),
   ];
   return make("li", { className: "pair" },
-    make("div", { className: "texts" }, make("span", {}, ...marked(pair.source, pair.sourceMarks)), make("span", {}, ...marked(pair.target, pair.marks))),
-    make("div", { className: "about" }, ...facts.filter(Boolean), ...tools));
+    make("div", { className: "texts" },
+      make("span", { lang: languages[0], dir: "auto" }, ...marked(pair.source, pair.sourceMarks, pair.sourceMarkKind)),
+      make("span", { lang: languages[1], dir: "auto" }, ...marked(pair.target, pair.marks))),
+    make("div", { className: "about" }, ...facts.filter(Boolean), tools.length ? make("span", { className: "tools" }, ...tools) : null));
 }
 
 function support(share) {
@@ -71,13 +73,29 @@ export function places(text, wanted) {
   return found;
 }
 
+/** Where the longer words of one text stand in another. */
+export function commonWords(text, other) {
+  const wanted = new Set(words(other).map(([word]) => word));
+  return words(text).filter(([word]) => wanted.has(word)).map(([, start, end]) => [start, end]);
+}
+
+/** Words of four letters and more in small letters, with their places. */
+function words(text) {
+  const found = [];
+  for (const match of text.matchAll(/[\p{L}\p{N}]{4,}/gu)) {
+    const start = [...text.slice(0, match.index)].length;
+    found.push([match[0].toLowerCase(), start, start + [...match[0]].length]);
+  }
+  return found;
+}
+
 /** Places are counted in characters as Python counts them, so that one beyond the basic plane is one. */
-export function marked(text, marks) {
+export function marked(text, marks, className = "") {
   const characters = [...text];
   const parts = [];
   let at = 0;
   for (const [start, end] of marks ?? []) {
-    parts.push(characters.slice(at, start).join(""), make("mark", {}, characters.slice(start, end).join("")));
+    parts.push(characters.slice(at, start).join(""), make("mark", { className }, characters.slice(start, end).join("")));
     at = end;
   }
   parts.push(characters.slice(at).join(""));

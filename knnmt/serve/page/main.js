@@ -4,10 +4,11 @@ import { call, key } from "./api.js";
 import { $ } from "./dom.js";
 import { startDocuments } from "./documents.js";
 import { startMemory, showMemory } from "./memory.js";
+import { lookAtServer, onMemories, server } from "./server.js";
 import { startSettings } from "./settings.js";
 import { startTranslate } from "./translate.js";
 
-const SHOWN = { memory: showMemory };
+const SHOWN = { "#memory": showMemory };
 const tabs = [...document.querySelectorAll("[role=tab]")];
 
 function select(tab, { focus = false } = {}) {
@@ -20,7 +21,7 @@ function select(tab, { focus = false } = {}) {
   if (focus) tab.focus();
   const name = tab.getAttribute("aria-controls");
   history.replaceState(null, "", `#${name}`);
-  SHOWN[name]?.();
+  SHOWN[`#${name}`]?.();
 }
 
 function move(event) {
@@ -46,17 +47,22 @@ async function ready() {
 
 async function start() {
   await ready();
-  const frontend = await call("GET", "/frontend/settings");
-  if (frontend.keyRequired && !key.get()) return askForKey();
-  const [languages, memories] = await Promise.all([call("GET", "/languages"), call("GET", "/v1/memories")]);
-  const server = { frontend, languages, memories };
+  server.frontend = await call("GET", "/frontend/settings");
+  if (server.frontend.keyRequired && !key.get()) return askForKey();
+  await lookAtServer();
   $("key-form").hidden = true;
-  startTranslate(server);
-  startMemory(server);
-  startDocuments(server);
-  startSettings(server);
-  const pairs = memories.reduce((sum, one) => sum + one.segments, 0);
-  $("state").textContent = memories.length ? `Ready. ${pairs.toLocaleString()} sentence pairs` : "Ready. No memory";
+  startTranslate();
+  startMemory();
+  startDocuments();
+  startSettings();
+  showState();
+  if (location.hash in SHOWN) SHOWN[location.hash]();
+}
+
+function showState() {
+  const pairs = server.memories.reduce((sum, one) => sum + one.segments, 0);
+  $("state").textContent = server.memories.length ? `Ready. ${pairs.toLocaleString()} sentence pairs` : "Ready. No memory";
+  document.body.classList.toggle("no-memory", !server.memories.length);
 }
 
 function askForKey(message = "An API key is needed") {
@@ -82,4 +88,5 @@ function failed(error) {
 
 const wanted = tabs.find((tab) => `#${tab.getAttribute("aria-controls")}` === location.hash);
 if (wanted) select(wanted);
+onMemories(showState);
 start().catch(failed);

@@ -1,31 +1,37 @@
-// The memories: search both sides, delete, import, export, history.
+// The memories: search both sides, add, edit, delete, import, export, history.
 
 import { call, query } from "./api.js";
 import { $, confirmed, day, make, pairItem, places, replace, save } from "./dom.js";
+import { may, memoriesChanged, memoryNamed, server } from "./server.js";
 import { translate } from "./translate.js";
 
 let after = null;
 
-export function startMemory(server) {
+export function startMemory() {
   $("no-memory").hidden = server.memories.length > 0;
   $("with-memory").hidden = server.memories.length === 0;
   replace($("memory-name"), ...server.memories.map((one) => make("option", { value: one.name }, one.name)));
   if (startMemory.done || !server.memories.length) return;
   startMemory.done = true;
+  $("history-card").open = matchMedia("(min-width: 46rem)").matches;
   $("search").addEventListener("submit", (event) => {
     event.preventDefault();
     search();
   });
+  $("add").addEventListener("submit", addPair);
   $("memory-name").addEventListener("change", showMemory);
   $("more").addEventListener("click", () => search(after));
   $("import").addEventListener("click", importFile);
   $("export").addEventListener("click", exportFile);
 }
 
+const shown = () => memoryNamed($("memory-name").value);
 const path = (rest) => `/v1/memories/${encodeURIComponent($("memory-name").value)}/${rest}`;
 
 export function showMemory() {
-  if (!$("memory-name").value) return;
+  if (!shown()) return;
+  $("add-card").hidden = $("files-card").hidden = !may(shown(), "correct");
+  $("import-controls").hidden = $("history-card").hidden = !may(shown(), "admin") || !shown().whole;
   search();
   history();
 }
@@ -47,13 +53,27 @@ async function search(from = 0) {
 }
 
 function item(pair) {
-  const remove = make("button", { className: "plain", type: "button", "aria-label": `Delete: ${pair.source}` }, "Delete");
+  const memory = shown();
   const [words, side] = [$("query").value, $("side").value];
   const marks = side === "source" ? [] : places(pair.target, words);
   const sourceMarks = side === "target" ? [] : places(pair.source, words);
-  const made = pairItem({ ...pair, marks, sourceMarks }, remove);
-  remove.addEventListener("click", () => deletePair(pair, made));
+  const made = pairItem({ ...pair, marks, sourceMarks }, [memory.source, memory.target], ...tools(memory, pair, () => made));
   return made;
+}
+
+function tools(memory, pair, place) {
+  const edit = make("button", { className: "plain", type: "button", "aria-label": `Edit: ${pair.source}` }, "Edit");
+  edit.addEventListener("click", () => editPair(pair, place()));
+  const remove = make("button", { className: "plain", type: "button", "aria-label": `Delete: ${pair.source}` }, "Delete");
+  remove.addEventListener("click", () => deletePair(pair, place()));
+  return [may(memory, "correct") ? edit : null, may(memory, "admin") ? remove : null].filter(Boolean);
+}
+
+/** What a change needs afterwards: other numbers, other history, another translation. */
+function changed() {
+  history();
+  translate();
+  memoriesChanged();
 }
 
 async function deletePair(pair, made) {
@@ -63,8 +83,50 @@ async function deletePair(pair, made) {
     made.remove();
     $("found").textContent = "Deleted";
     $("query").focus();
-    history();
-    translate();
+    changed();
+  } catch (error) {
+    $("found").textContent = error.message;
+  }
+}
+
+/** A form in the pair's place; saved, the pair takes the place of all others with its source. */
+function editPair(pair, made) {
+  const field = make("textarea", { rows: 2, value: pair.target, "aria-label": `Translation of: ${pair.source}` });
+  const cancel = make("button", { type: "button" }, "Cancel");
+  const form = make("form", {}, field, make("div", { className: "edit-bar" }, make("button", { className: "primary" }, "Save"), cancel));
+  cancel.addEventListener("click", () => made.replaceWith(item(pair)));
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") made.replaceWith(item(pair));
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    teach(pair.source, field.value, pair.metadata);
+  });
+  made.append(form);
+  made.querySelector(".about .tools").remove();
+  field.focus();
+}
+
+async function teach(source, correction, metadata = {}) {
+  try {
+    await call("POST", "/v1/corrections", { json: { text: source, correction, metadata, store: shown().name, source: shown().source, target: shown().target } });
+    await search();
+    $("found").textContent = "Saved. The next translation uses it.";
+    changed();
+  } catch (error) {
+    $("found").textContent = error.message;
+  }
+}
+
+async function addPair(event) {
+  event.preventDefault();
+  try {
+    await call("POST", path("segments"), { json: { segments: [{ source: $("add-source").value, target: $("add-target").value }] } });
+    $("add").reset();
+    await search();
+    $("found").textContent = "Added. The next translation uses it.";
+    changed();
   } catch (error) {
     $("found").textContent = error.message;
   }
@@ -78,9 +140,10 @@ async function importFile() {
   $("files-state").textContent = `Importing ${file.name}…`;
   try {
     const done = await call("POST", path("import"), { form });
-    $("files-state").textContent = `${done.segments.toLocaleString()} pairs added, ${done.duplicates.toLocaleString()} were known.`;
-    showMemory();
-    translate();
+    const skipped = Object.entries(done.skipped).map(([reason, count]) => `, ${count.toLocaleString()} left out (${reason})`).join("");
+    $("files-state").textContent = `${done.segments.toLocaleString()} pairs added, ${done.duplicates.toLocaleString()} were known${skipped}.`;
+    search();
+    changed();
   } catch (error) {
     $("files-state").textContent = error.message;
   }
@@ -98,6 +161,7 @@ async function exportFile() {
 }
 
 async function history() {
+  if ($("history-card").hidden) return;
   try {
     const versions = await call("GET", path("versions"));
     replace($("history"), ...versions.map(version));
@@ -118,9 +182,10 @@ async function rollBack(one) {
   if (!(await confirmed(`Go back to version ${one.version}, with ${one.segments.toLocaleString()} pairs? That becomes a new version, so it can be undone too.`, "Go back"))) return;
   try {
     await call("POST", path("rollback"), { json: { version: one.version } });
-    showMemory();
-    translate();
+    await search();
+    $("found").textContent = `The memory is as in version ${one.version} again.`;
+    changed();
   } catch (error) {
-    $("files-state").textContent = error.message;
+    $("found").textContent = error.message;
   }
 }

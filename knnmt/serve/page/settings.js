@@ -2,21 +2,28 @@
 
 import { $, make, replace } from "./dom.js";
 import { choose, chosen } from "./preferences.js";
+import { onMemories, server } from "./server.js";
 
-let fitted = null;
-
-export function startSettings(server) {
-  fitted = server.memories[0]?.fitted?.weight ?? null;
-  replace($("stores"), ...server.memories.map(store));
-  if (!server.memories.length) replace($("stores"), make("p", { className: "quiet" }, "None. The model translates alone."));
+export function startSettings() {
+  showStores();
+  if (!startSettings.done) onMemories(showStores);
+  startSettings.done = true;
   $("weight").disabled = !server.memories.length;
   $("exact").checked = chosen.exact;
   $("exact").onchange = () => choose({ exact: $("exact").checked });
   $("weight").oninput = () => setWeight(Number($("weight").value));
   $("weight-fitted").onclick = () => setWeight(null);
   showWeight();
-  facts(server);
+  facts();
 }
+
+function showStores() {
+  const none = make("p", { className: "quiet" }, "None. The model translates alone.");
+  replace($("stores"), ...(server.memories.length ? server.memories.map(store) : [none]));
+}
+
+/** The first memory that is on decides how the model and the memories are mixed. */
+const deciding = () => server.memories.find((one) => !chosen.off.includes(one.name));
 
 function setWeight(weight) {
   choose({ weight });
@@ -24,11 +31,19 @@ function setWeight(weight) {
 }
 
 function showWeight() {
-  $("weight").value = chosen.weight ?? fitted ?? 0.5;
-  const value = fitted === null ? "" : fitted.toFixed(2);
-  $("weight-value").textContent = chosen.weight === null ? `as fitted ${value}` : chosen.weight.toFixed(2);
-  $("weight-fitted").textContent = `Use the fitted value ${value}`;
+  const memory = deciding();
+  const learned = memory && memory.fitted.weight === undefined;
+  const fitted = memory?.fitted_weight ?? memory?.fitted.weight ?? 0.5;
+  const own = learned ? "decided word by word" : fitted.toFixed(2);
+  $("weight").value = chosen.weight ?? fitted;
+  $("weight-value").textContent = chosen.weight === null ? `as fitted: ${own}` : chosen.weight.toFixed(2);
   $("weight-fitted").disabled = chosen.weight === null;
+  $("weight-about").textContent = memory ? aboutWeight(memory, learned, fitted) : "";
+}
+
+function aboutWeight(memory, learned, fitted) {
+  const best = `The one weight that fits ${memory.name} best is ${fitted.toFixed(2)}.`;
+  return learned ? `As fitted, the weight of the memory is decided for each word anew. Moving the slider uses one weight for all words. ${best}` : best;
 }
 
 function store(memory) {
@@ -36,12 +51,13 @@ function store(memory) {
   box.addEventListener("change", () => {
     const others = chosen.off.filter((name) => name !== memory.name);
     choose({ off: box.checked ? others : [...others, memory.name] });
+    showWeight();
   });
-  const about = `${memory.source} → ${memory.target}, ${memory.segments.toLocaleString()} pairs, version ${memory.version}`;
+  const about = `${memory.source} → ${memory.target}, ${memory.segments.toLocaleString()} pairs, version ${memory.version}, ${memory.model}`;
   return make("div", { className: "setting row" }, box, make("label", { for: box.id }, make("strong", {}, memory.name), make("br"), make("span", { className: "quiet" }, about)));
 }
 
-function facts(server) {
+function facts() {
   const models = [...new Set(server.memories.map((one) => one.model))].join(", ") || "the model alone";
   const limit = server.frontend.charLimit > 0 ? `${server.frontend.charLimit.toLocaleString()} characters` : "none";
   const entries = { Model: models, "Limit of a request": limit, "API key": server.frontend.keyRequired ? "required" : "not required" };

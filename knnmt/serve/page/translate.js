@@ -1,17 +1,17 @@
 // Two panes: text on the left, its translation on the right as it is written, each word shaded by the memory's share.
 
 import { call } from "./api.js";
-import { $, make, pairItem, percent, replace } from "./dom.js";
+import { $, commonWords, make, pairItem, percent, replace } from "./dom.js";
 import { asked, choose, chosen, onChange } from "./preferences.js";
+import { may, memoriesChanged, nameOf, server } from "./server.js";
 
 const PAUSE = 300; // milliseconds after the last key
-let server;
 let running = null;
 let timer = null;
 let shown = []; // the translations, one for each line
+let languages = ["", ""]; // codes of what is shown
 
-export function startTranslate(given) {
-  server = given;
+export function startTranslate() {
   fillLanguages();
   if (startTranslate.done) return;
   startTranslate.done = true;
@@ -29,15 +29,15 @@ export function startTranslate(given) {
 function fillLanguages() {
   const sources = server.languages.filter((one) => one.targets.length);
   const targets = [...new Set(sources.flatMap((one) => one.targets))];
-  const named = (code) => server.languages.find((one) => one.code === code)?.name ?? code;
   const option = (code, text) => make("option", { value: code }, text);
   replace($("source-language"), option("auto", "Detect language"), ...sources.map((one) => option(one.code, one.name)));
-  replace($("target-language"), ...targets.map((code) => option(code, named(code))));
+  replace($("target-language"), ...targets.map((code) => option(code, nameOf(code))));
   if (sources.some((one) => one.code === chosen.source)) $("source-language").value = chosen.source;
   if (targets.includes(chosen.target)) $("target-language").value = chosen.target;
 }
 
 function later() {
+  $("learned").hidden = true;
   const length = $("source-text").value.length;
   $("count").textContent = `${length.toLocaleString()} character${length === 1 ? "" : "s"}`;
   clearTimeout(timer);
@@ -73,6 +73,8 @@ export async function translate() {
 
 function show(translations, answer) {
   shown = translations;
+  if (answer) languages = [answer.source, answer.target];
+  $("translation").lang = languages[1];
   $("translation").classList.remove("busy");
   replace($("translation"), ...translations.map(line));
   const first = $("translation").querySelector("button.word");
@@ -82,7 +84,8 @@ function show(translations, answer) {
   summarise(translations);
 }
 
-const nameOf = (code) => server.languages.find((one) => one.code === code)?.name ?? code;
+/** The memories that are in use for what is shown. */
+const inUse = () => server.memories.filter((one) => one.source === languages[0] && one.target === languages[1] && !chosen.off.includes(one.name));
 
 function summarise(translations) {
   const filled = translations.filter((one) => one.text.trim());
@@ -95,10 +98,10 @@ function summarise(translations) {
 }
 
 function line(translation, number) {
-  const text = make("div", {}, ...words(translation), ...translation.flags.map((flag) => make("span", { className: "badge warn" }, flag)));
+  const text = make("div", { dir: "auto" }, ...words(translation), ...translation.flags.map((flag) => make("span", { className: "badge warn" }, flag)));
   const fix = make("button", { className: "plain fix", type: "button", "aria-label": `Correct: ${translation.text}` }, "Correct");
   fix.addEventListener("click", () => edit(number));
-  const can = translation.source.trim() && server.memories.length;
+  const can = translation.source.trim() && inUse().some((one) => may(one, "correct"));
   return make("div", { className: "line" }, text, can ? fix : null);
 }
 
@@ -108,19 +111,19 @@ function words(translation) {
   let at = 0;
   for (const word of translation.words ?? []) {
     parts.push(characters.slice(at, word.start).join(""));
-    parts.push(wordOf(word));
+    parts.push(wordOf(word, translation.source));
     at = word.start + [...word.text].length;
   }
   parts.push(characters.slice(at).join(""));
   return parts;
 }
 
-function wordOf(word) {
+function wordOf(word, source) {
   const level = Math.round(10 * word.share);
   const className = `word share-${level}`;
   if (!word.sentences.length) return make("span", { className }, word.text);
   const made = make("button", { className, type: "button", tabIndex: -1, title: `${percent(word.share)} from the memory`, "aria-expanded": "false", "aria-controls": "why" }, word.text);
-  made.addEventListener("click", () => explain(made, word));
+  made.addEventListener("click", () => explain(made, word, source));
   return made;
 }
 
@@ -136,13 +139,14 @@ function moveAmongWords(event) {
   all[at + step].focus();
 }
 
-function explain(button, word) {
+function explain(button, word, source) {
   const again = button.getAttribute("aria-expanded") === "true";
   closeWhy();
   if (again) return;
   button.setAttribute("aria-expanded", "true");
   $("why-title").textContent = `“${word.text}”: ${percent(word.share)} from the memory`;
-  replace($("why-body"), make("ul", { className: "pairs", "aria-label": "Sentences behind the word" }, ...word.sentences.map((one) => pairItem(one))));
+  const items = word.sentences.map((one) => pairItem({ ...one, sourceMarks: commonWords(one.source, source), sourceMarkKind: "same" }, languages));
+  replace($("why-body"), make("ul", { className: "pairs", "aria-label": "Sentences behind the word" }, ...items));
   $("why").hidden = false;
 }
 
@@ -162,23 +166,26 @@ function edit(number) {
   const field = make("textarea", { className: "edit", rows: 3, value: translation.text, "aria-label": `Correct translation of: ${translation.source}` });
   const learn = make("button", { className: "primary", type: "button" }, "Learn");
   const cancel = make("button", { type: "button" }, "Cancel");
+  const names = inUse().filter((one) => may(one, "correct")).map((one) => make("option", {}, one.name));
+  const into = make("select", { "aria-label": "Memory that learns it", hidden: names.length < 2 }, ...names);
   const back = () => show(shown, null);
   cancel.addEventListener("click", back);
-  learn.addEventListener("click", () => teach(translation, field.value, learn));
+  learn.addEventListener("click", () => teach(translation, field.value, into.value, learn));
   field.addEventListener("keydown", (event) => {
     if (event.key === "Escape") back();
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) teach(translation, field.value, learn);
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) teach(translation, field.value, into.value, learn);
   });
-  replace($("translation").children[number], make("div", {}, field, make("div", { className: "edit-bar" }, learn, cancel)));
+  replace($("translation").children[number], make("div", {}, field, make("div", { className: "edit-bar" }, learn, cancel, into, make("span", { className: "quiet" }, "Ctrl+Enter learns, Esc cancels"))));
   field.focus();
 }
 
-async function teach(translation, correction, button) {
+async function teach(translation, correction, store, button) {
   button.disabled = true;
   try {
-    const json = { text: translation.source, correction, source: $("source-language").value, target: $("target-language").value };
+    const json = { text: translation.source, correction, store, source: languages[0], target: languages[1] };
     const learned = await call("POST", "/v1/corrections", { json });
     await translate();
+    memoriesChanged();
     tell(`Learned into ${learned.store}. The next translation uses it.`, learned.id);
   } catch (error) {
     tell(error.message);
@@ -198,6 +205,7 @@ async function takeBack(id, button) {
   try {
     await call("DELETE", `/v1/corrections/${id}`);
     await translate();
+    memoriesChanged();
     tell("Undone. The sentence is as it was before.");
   } catch (error) {
     tell(error.message);
