@@ -14,8 +14,8 @@ from bench.systems import by_knnmt
 from bench.translating import Plan, in_order_of_length, read_text, share_threads
 from knnmt import Translator
 from knnmt.mixing.neighbours import Neighbours
+from knnmt.retrieval.searchers import IndexedEntries
 from knnmt.store.datastore import Store
-from knnmt.translate.searchers import IndexedEntries
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import model_of_store
 

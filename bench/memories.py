@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from knnmt.translate.retriever import Located
+from knnmt.retrieval.retriever import Located
 
 
 class SearchedOnly:

@@ -34,8 +34,8 @@ from knnmt import Translator
 from knnmt.errors import SettingsError
 from knnmt.measure.evaluation import metrics
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.memories import open_memory
 from knnmt.store.datastore import Store
-from knnmt.translate.memories import open_memory
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import open_retriever
 

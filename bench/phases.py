@@ -17,8 +17,8 @@ from knnmt.engine.projection import AllLogits, LogitsByRows, Projection
 from knnmt.engine.stepping import Stepper
 from knnmt.mixing.fixed import FixedMixer
 from knnmt.mixing.mixture import Mixture
-from knnmt.translate.local_retriever import LocalRetriever, StoreSearcher
-from knnmt.translate.searchers import IndexedEntries
+from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher
+from knnmt.retrieval.searchers import IndexedEntries
 
 # What belongs to a phase; time spent in a later row inside an earlier one is counted for the later one only.
 PHASES: dict[str, list[tuple[Any, str]]] = {

@@ -22,17 +22,9 @@ from bench.searching import GrownKeys, keys_of, synthetic
 from knnmt import Store
 from knnmt.search.coarse import probing
 from knnmt.search.exact import nearest, norms_of
-from knnmt.search.index import (
-    automatic_factory,
-    automatic_nprobe,
-    found_among,
-    make_index,
-    open_index,
-    plain_clusters,
-    train,
-    wider_of,
-    write_index,
-)
+from knnmt.search.factories import automatic_factory, automatic_nprobe, make_index
+from knnmt.search.index import open_index, train, wider_of, write_index
+from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.mapped_lists import ListWriter
 
 QUERIES = 160  # 32 sentences with 5 beams: a step

@@ -20,21 +20,14 @@ from rich.table import Table
 from bench.cost import cost_of_retrieval
 from bench.translating import Plan
 from knnmt.layout.part_files import rows_at
+from knnmt.retrieval.searchers import IndexedEntries, Opened
+from knnmt.search.distances import Keys
 from knnmt.search.exact import nearest, norms_of
-from knnmt.search.index import (
-    EXACT_ENTRIES,
-    Keys,
-    automatic_factory,
-    automatic_nprobe,
-    found_among,
-    make_index,
-    plain_clusters,
-    train,
-    unpacked,
-)
+from knnmt.search.factories import EXACT_ENTRIES, automatic_factory, automatic_nprobe, make_index
+from knnmt.search.index import train, unpacked
+from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.library import faiss
 from knnmt.store.datastore import Store
-from knnmt.translate.searchers import IndexedEntries, Opened
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 DIMENSIONS = (256, 512, 1024)

@@ -24,12 +24,12 @@ from knnmt.cli.demo import MODEL, demo_corpus, read_demo
 from knnmt.errors import SettingsError
 from knnmt.measure.evaluation import metrics, read_test_set, signature_of
 from knnmt.models.translation_model import TranslationModel, load_model
+from knnmt.retrieval.local_retriever import LocalRetriever
+from knnmt.retrieval.memories import open_memory
 from knnmt.search.library import faiss
 from knnmt.store.datastore import Store
 from knnmt.switches import VARIABLE
 from knnmt.text.inputs import read_lines
-from knnmt.translate.local_retriever import LocalRetriever
-from knnmt.translate.memories import open_memory
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import check_fingerprint, model_of_store, open_retriever
 

@@ -12,9 +12,9 @@ import pytest
 
 from knnmt import BuildSettings, Corpus, build_store
 from knnmt.layout.parts import PartWriter
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.adding import AddSettings, add_to_store
 from knnmt.store.datastore import Store
-from knnmt.translate.local_retriever import LocalRetriever
 
 DIMENSION = 8
 END = 1

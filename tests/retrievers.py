@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.mixing.neighbours import Neighbours
+from knnmt.retrieval.retriever import Located
 from knnmt.store.datastore import StoredSegment
-from knnmt.translate.retriever import Located
 
 
 class ArrayRetriever:

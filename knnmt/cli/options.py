@@ -12,8 +12,8 @@ from rich.console import Console
 from knnmt.errors import SettingsError
 
 if TYPE_CHECKING:
+    from knnmt.retrieval.local_retriever import SearchedBy
     from knnmt.text.corpus import Corpus
-    from knnmt.translate.local_retriever import SearchedBy
     from knnmt.translate.settings import TranslateSettings
     from knnmt.translate.translator import Translator
 
@@ -150,7 +150,7 @@ def make_translator(
 def searched_by(ray: str | None, shards: int | None) -> "SearchedBy":
     """What searches stores: this process, or shards on a cluster, which is joined for the rest of the process."""
     if ray is None:
-        from knnmt.translate.local_retriever import LocalRetriever
+        from knnmt.retrieval.local_retriever import LocalRetriever
 
         refuse({"shards": shards}, "only with --ray")
         return LocalRetriever

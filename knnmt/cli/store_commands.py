@@ -79,9 +79,9 @@ def build(
     ] = None,
 ) -> None:
     """Build a datastore from parallel text."""
+    from knnmt.measure.fitting import fit_mixing, general_sentences
     from knnmt.models.translation_model import load_model
     from knnmt.store.building import BuildSettings, build_store, check_place
-    from knnmt.translate.fitting import fit_mixing, general_sentences
 
     check_mixing(mixing)
     if general is not None:
@@ -123,8 +123,8 @@ def fit(
     model: ModelOption = None,
 ) -> None:
     """Fit how a datastore's neighbours are mixed with the model, on the memory alone; `build` does it by itself."""
+    from knnmt.measure.fitting import fit_mixing
     from knnmt.store.datastore import Store
-    from knnmt.translate.fitting import fit_mixing
     from knnmt.translate.translator import model_of_store
 
     check_mixing(mixing)
@@ -148,7 +148,7 @@ def keep_fitted_to(path: Path) -> None:
     record = store.manifest.mixing
     if record is None or not record.outgrown(store.live_segments) or not store.has_keys or not store.live_entries:
         return
-    from knnmt.translate.fitting import fit_mixing
+    from knnmt.measure.fitting import fit_mixing
     from knnmt.translate.translator import model_of_store
 
     fitted = fit_mixing(path, model_of_store(store), kind=record.kind, show_progress=sys.stderr.isatty())

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from knnmt.layout.manifest import SETTINGS
 from knnmt.layout.records import MixingRecord
+from knnmt.retrieval.lookup import Hit
 from knnmt.store.datastore import Store
-from knnmt.store.lookup import Hit
 
 
 def store_facts(store: Store) -> dict[str, object]:

@@ -145,8 +145,8 @@ def lookup(
 ) -> None:
     """Find sentence pairs of a datastore by text: alike as a whole first, then those that hold it, on either side."""
     from knnmt.cli.store_view import show_hits
+    from knnmt.retrieval.lookup import Lookup
     from knnmt.store.datastore import Store
-    from knnmt.store.lookup import Lookup
 
     if not text.strip():
         raise CorpusError("the text to look up is empty")

@@ -21,7 +21,7 @@ from knnmt.layout.part_files import map_file
 from knnmt.layout.records import ModelRecord
 from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.search.centroids import Centroids
-from knnmt.search.index import blocks
+from knnmt.search.distances import blocks
 from knnmt.store.building import make_part
 
 Report = Callable[[int, int], None]  # segments and tokens done so far

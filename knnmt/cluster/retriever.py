@@ -13,16 +13,16 @@ from knnmt.cluster.actors import PATIENCE, Request, Shards
 from knnmt.cluster.shard import Answer, Contents
 from knnmt.errors import ClusterError, SettingsError
 from knnmt.mixing.neighbours import Neighbours
+from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher, merge
+from knnmt.retrieval.searchers import WIDER, Candidates, Opening, Piece, wider
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, Probing, probing
 from knnmt.search.cutting import trained_part
-from knnmt.search.index import set_nprobe
+from knnmt.search.internals import set_nprobe
 from knnmt.search.ties import Found, by_distance
 from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
 from knnmt.store.tiers import Unit
-from knnmt.translate.local_retriever import LocalRetriever, StoreSearcher, merge
-from knnmt.translate.searchers import WIDER, Candidates, Opening, Piece, wider
 
 SHARDS = 2
 SPARE_MEMORY = 300 << 20  # bytes of a shard beside its share of the indexes: libraries and centroids

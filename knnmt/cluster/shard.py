@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.layout.manifest import Manifest
+from knnmt.retrieval.local_retriever import StoreSearcher
+from knnmt.retrieval.searchers import Candidates, IndexedEntries, Opening, Piece
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, probing
 from knnmt.search.cutting import Cut
@@ -19,8 +21,6 @@ from knnmt.search.ties import Found
 from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
 from knnmt.store.tiers import Unit
-from knnmt.translate.local_retriever import StoreSearcher
-from knnmt.translate.searchers import Candidates, IndexedEntries, Opening, Piece
 
 
 @dataclass(frozen=True, slots=True)

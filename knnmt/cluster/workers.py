@@ -26,7 +26,8 @@ from knnmt.layout.parts import PART_RECORD, read_part_record
 from knnmt.layout.records import ModelRecord, PartRecord
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import Advance
-from knnmt.search.index import BLOCK, Assign, Keys
+from knnmt.search.distances import BLOCK, Keys
+from knnmt.search.index import Assign
 from knnmt.store.building import SCRATCH, Slice, model_record
 
 RETRIES = 20  # of a slice whose worker or machine died

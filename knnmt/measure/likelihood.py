@@ -20,7 +20,7 @@ from knnmt.mixing.fixed_values import PAPER_K
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import Advance
-from knnmt.translate.retriever import Retriever
+from knnmt.retrieval.retriever import Retriever
 from knnmt.translate.settings import TranslateSettings
 
 KS = (1, 2, 4, 8, 12, 16, 24, 32, 48, PAPER_K)

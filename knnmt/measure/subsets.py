@@ -16,10 +16,12 @@ from knnmt.arrays import Array
 from knnmt.errors import SettingsError, StoreError
 from knnmt.layout.bitmaps import as_array
 from knnmt.layout.records import COLUMNS
-from knnmt.search.index import automatic_factory, build_index, ivf_of, make_index, was_automatic
+from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher
+from knnmt.retrieval.searchers import IndexedEntries, Opened
+from knnmt.search.factories import automatic_factory, make_index, was_automatic
+from knnmt.search.index import build_index
+from knnmt.search.internals import ivf_of
 from knnmt.store.datastore import INDEX, Store
-from knnmt.translate.local_retriever import LocalRetriever, StoreSearcher
-from knnmt.translate.searchers import IndexedEntries, Opened
 
 SEED = 0
 KEYS_COPIED_AT_ONCE = 65_536

@@ -19,7 +19,7 @@ from knnmt.measure.evaluation import metrics, score_system, signature_of
 from knnmt.measure.subsets import SEED, Nesting, Subset, check_trainable, make_subset
 from knnmt.mixing.fixed import FixedMixer
 from knnmt.progress import progress_bar
-from knnmt.translate.local_retriever import LocalRetriever
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.translate.settings import TranslateSettings, check_enough
 from knnmt.translate.translator import Translator
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnmt.search.index import Keys, found_among, plain_clusters
+from knnmt.search.distances import Keys
+from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.library import faiss
 from knnmt.search.mapped_lists import letting_go, list_bytes
 from knnmt.search.ties import Rows

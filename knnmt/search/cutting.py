@@ -11,7 +11,8 @@ from knnmt.files import REMEDY
 from knnmt.search.coarse import inner_index
 from knnmt.search.exact import ExactSearch
 from knnmt.search.file_names import trained_name
-from knnmt.search.index import ivf_of, keys_inside, open_index, read_trained, set_nprobe
+from knnmt.search.index import open_index, read_trained
+from knnmt.search.internals import ivf_of, keys_inside, set_nprobe
 from knnmt.search.library import faiss
 
 engine = cast(Any, faiss)

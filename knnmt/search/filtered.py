@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.search.allowed import Allowed
-from knnmt.search.index import Keys
+from knnmt.search.distances import Keys
 from knnmt.search.library import faiss
 
 engine: Any = faiss  # its type hints lack the keywords used here

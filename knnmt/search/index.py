@@ -1,9 +1,5 @@
 """The FAISS index over all keys: chosen by size, trained on a random sample, searched from disk."""
 
-import hashlib
-import math
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,34 +10,36 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.arrays import Array, starts
+from knnmt.arrays import Array
 from knnmt.errors import SettingsError, StoreError
 from knnmt.files import REMEDY, flush_to_disk, reading
 from knnmt.search.centroids import Centroids
 from knnmt.search.clustering import cluster
+from knnmt.search.distances import Keys, blocks, distances_to, exact_distances, take
 from knnmt.search.exact import nearest, norms_of
+from knnmt.search.factories import NPROBE, automatic_factory, automatic_nprobe, make_index
 from knnmt.search.file_names import lists_name, trained_name
+from knnmt.search.internals import (
+    found_among,
+    has_lists,
+    ivf_of,
+    keys_inside,
+    plain_clusters,
+    quantiser_of,
+    set_graph_candidates,
+    set_nprobe,
+)
 from knnmt.search.library import faiss
 from knnmt.search.mapped_lists import MEMORY, ListWriter, attach_lists
 
-EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a model's step
-PAPER_CODE_BYTES = 64
-NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
-FEWER_PROBED = {1 << 22: 12, 1 << 23: 8}  # from so many entries on, whose nearest are nearer and in fewer clusters
-GRAPH_FROM = 65_536  # clusters; with fewer, comparing with all of them takes no longer and misses less
-LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
-GRAPH_CANDIDATES = 96  # centroids kept on that walk: with fewer, neighbours are lost that BLEU misses
 TRAINING_KEYS_PER_CLUSTER = 40  # FAISS wants 39 at least and uses 256 at most
 QUERY_BY_QUERY = 11  # FAISS's number for scanning codes so: a tenth faster here than cluster by cluster
 CODE_TRAINING_KEYS = 16_384  # 16 centroids a piece of the key need no more
-BLOCK = 65_536  # keys in single precision at a time
-ID_BYTES = 8
 ONE_BIT_WIDER = 4  # times k are fetched by codes of one bit: too rough to choose the nearest k themselves
 QUERY_BITS = 8  # of a query's numbers when they are compared with codes of one bit
 RECALL_QUERIES = 128
 RECALL_K = 64
 
-Keys = NDArray[np.float32]
 Assign = Callable[[Keys], Iterator[NDArray[np.int64]]]  # centroids to the cluster of each key, in blocks of `BLOCK`
 
 
@@ -51,47 +49,6 @@ class BuiltIndex:
     nprobe: int | None
     recall: dict[str, float]
     quantiser: str | None = None
-
-
-def automatic_factory(entries: int, dimension: int, memory: int | None = None) -> str:
-    """Exact for small stores, then IVF-PQ as in the paper, with more clusters for larger stores.
-
-    Its codes are as long as the paper's but twice as many and half as fine, which a processor reads 15 times as fast.
-    """
-    if entries <= EXACT_ENTRIES:
-        return "Flat"
-    clusters = 2 ** int(math.log2(8 * math.sqrt(entries)))
-    graph = f"_HNSW{LINKS}" if clusters >= GRAPH_FROM else ""
-    held = entries * (code_pieces(dimension) / 2 + ID_BYTES)  # in memory: such codes cannot be mapped
-    codes = f"PQ{code_pieces(dimension)}x4fs" if held <= (memory or half_of_memory()) else "RaBitQ"
-    return f"IVF{clusters}{graph},{codes}"
-
-
-def half_of_memory() -> int:
-    """Bytes, of this machine's memory."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # not on every system
-        return 4 << 30
-
-
-def automatic_nprobe(entries: int) -> int:
-    """The default number of clusters to search. Large stores need fewer."""
-    return next((nprobe for least, nprobe in reversed(FEWER_PROBED.items()) if entries >= least), NPROBE)
-
-
-def was_automatic(factory: str, entries: int, dimension: int) -> bool:
-    """Whether an index was chosen by size, perhaps by an earlier version with other numbers of clusters."""
-    if factory == "Flat":
-        return entries <= EXACT_ENTRIES
-    shape = re.fullmatch(rf"IVF(\d+)(_HNSW{LINKS})?,(PQ{code_pieces(dimension)}x4fs|RaBitQ)", factory)
-    return shape is not None and int(shape[1]).bit_count() == 1
-
-
-def code_pieces(dimension: int) -> int:
-    """The most pieces, of half a byte each and of two numbers at least, that divide the dimension evenly."""
-    most = min(2 * PAPER_CODE_BYTES, max(1, dimension // 2))
-    return max(pieces for pieces in range(1, most + 1) if dimension % pieces == 0)
 
 
 def build_index(
@@ -143,11 +100,6 @@ def extend_index(trained: Path, keys: list[Array], file: Path, *, nprobe: int | 
     return BuiltIndex(name, set_nprobe(index, None), recall, quantiser_of(index))
 
 
-def has_lists(index: Any) -> bool:
-    """Whether its entries are in a file of their own, which is mapped."""
-    return isinstance(index, faiss.IndexIVFRaBitQ) and plain_clusters(index) is not None
-
-
 def fill_lists(
     index: Any,
     keys: list[Array],
@@ -176,28 +128,6 @@ def fill_lists(
     write_index(index, file)
     attach_lists(index, index, lists)
     return recall_of(index, keys, queries, found.numpy()[:, -1:], k)
-
-
-def quantiser_of(index: Any) -> str | None:
-    """The identity of what an index with clusters learned: centroids, codes, rotation."""
-    ivf = ivf_of(index)
-    if ivf is None:
-        return None
-    digest = hashlib.sha256(type(ivf).__name__.encode())
-    digest.update(centroids_of(faiss.downcast_index(ivf.quantizer)).data if plain_clusters(ivf) is not None else b"")
-    learned = [getattr(getattr(ivf, part, None), name, None) for part, name in (("pq", "centroids"), ("sq", "trained"))]
-    for vector in [*learned, *rotations_of(index)]:
-        if vector is not None:
-            digest.update(np.ascontiguousarray(faiss.vector_to_array(vector)).data)
-    return digest.hexdigest()[:16]
-
-
-def rotations_of(index: Any) -> list[Any]:
-    if not isinstance(index, faiss.IndexPreTransform):
-        return []
-    chain: Any = index.chain
-    transforms = [faiss.downcast_VectorTransform(chain.at(place)) for place in range(chain.size())]
-    return [getattr(transform, name, None) for transform in transforms for name in ("A", "b")]
 
 
 def without_entries(trained: Path) -> Any:
@@ -233,36 +163,6 @@ def check_index(index: Any, file: Path, *, entries: int, dimension: int) -> None
         raise StoreError(f"{file}: its clusters do not agree with each other; {REMEDY}")
 
 
-def can_be_extended(factory: str, dimension: int) -> bool:
-    """Whether an index can lose its entries and keep what it learned; not so one that has keys beside its codes."""
-    index = make_index(factory, dimension)
-    if isinstance(index, faiss.IndexPreTransform):
-        index = faiss.downcast_index(index.index)
-    return isinstance(index, faiss.IndexIVF)
-
-
-def fits_exact_search(entries: int, factory: str, dimension: int) -> bool:
-    """Whether exact search is as cheap as searching this index."""
-    ivf = ivf_of(make_index(factory, dimension))
-    return entries <= (EXACT_ENTRIES if ivf is None else int(ivf.nlist))
-
-
-def make_index(factory: str, dimension: int) -> Any:
-    """An empty index, or an error that names the flag."""
-    if "IDMap" in factory:
-        raise SettingsError(f"--index {factory}: entries are numbered by their place; leave IDMap out")
-    try:
-        index: Any = faiss.index_factory(dimension, factory)
-    except RuntimeError as error:
-        reason = re.sub(r"^Error in .* at \S+:\d+: ", "", str(error).strip().split("\n")[-1])  # where in FAISS
-        raise SettingsError(f"--index {factory}: not possible for keys of dimension {dimension} ({reason})") from error
-    for part in (index, ivf_of(index)):
-        if getattr(part, "do_polysemous_training", False):
-            part.do_polysemous_training = False  # it takes minutes, and serves a kind of search not used here
-    set_graph_candidates(index)
-    return index
-
-
 def train(index: Any, keys: list[Array], random: np.random.Generator, factory: str, memory: int | None = None) -> None:
     """Fit clusters and codes to keys drawn evenly from the whole store."""
     entries = sum(len(part) for part in keys)
@@ -287,15 +187,6 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
         index.train(sample)
     except RuntimeError as error:
         raise SettingsError(f"--index {factory}: training failed on {entries:,} entries ({error})") from error
-
-
-def plain_clusters(index: Any) -> Any:
-    """The centroids' own index, a list or a graph, where keys go to the nearest of them as they are; else None."""
-    if not isinstance(index, faiss.IndexIVF):
-        return None
-    quantizer: Any = faiss.downcast_index(index.quantizer)
-    plain = isinstance(quantizer, faiss.IndexFlat | faiss.IndexHNSWFlat) and quantizer.metric_type == faiss.METRIC_L2
-    return quantizer if plain else None
 
 
 @contextmanager
@@ -355,75 +246,12 @@ def add_keys(index: Any, keys: Keys, owners: NDArray[np.int64] | None) -> None:
     index.add_core(len(keys), engine.swig_ptr(keys), None, engine.swig_ptr(owners))
 
 
-def found_among(quantizer: Any) -> Centroids:
-    """What finds the nearest of the centroids that an index holds."""
-    return Centroids(centroids_of(quantizer), list_of(quantizer))
-
-
-def centroids_of(quantizer: Any) -> Keys:
-    held = list_of(quantizer)
-    centroids: Keys = faiss.rev_swig_ptr(held.get_xb(), held.ntotal * held.d)
-    return centroids.reshape(-1, held.d)
-
-
-def list_of(quantizer: Any) -> Any:
-    """The list of centroids, which may have a graph over it."""
-    return faiss.downcast_index(quantizer.storage) if isinstance(quantizer, faiss.IndexHNSW) else quantizer
-
-
-def take(keys: list[Array], entries: NDArray[np.int64]) -> Keys:
-    """The keys of some entries, given in ascending order, in single precision."""
-    firsts = starts([len(part) for part in keys])
-    bounds = np.searchsorted(entries, [*firsts, np.iinfo(np.int64).max])
-    rows = np.empty((len(entries), keys[0].shape[1]), np.float32)
-    for part, first, low, high in zip(keys, firsts, bounds[:-1], bounds[1:], strict=True):
-        rows[low:high] = part[entries[low:high] - first]
-    return rows
-
-
-def blocks(keys: list[Array]) -> Iterator[Keys]:
-    """All keys in order, a bounded number at a time."""
-    for part in keys:
-        for first in range(0, len(part), BLOCK):
-            yield in_single_precision(part[first : first + BLOCK])
-
-
-def in_single_precision(keys: Array) -> Keys:
-    """Convert to float32 with torch, which is many times as fast as numpy."""
-    converted: Keys = torch.from_numpy(keys if keys.flags.writeable else np.array(keys)).float().numpy()
-    return converted
-
-
 def write_index(index: Any, file: Path) -> None:
     try:
         faiss.write_index(index, str(file))
     except RuntimeError as error:
         raise StoreError(f"{file}: cannot be written; is there room on the disk?") from error
     flush_to_disk(file)
-
-
-def ivf_of(index: Any) -> Any:
-    """The inverted-file index inside, or None."""
-    found: Any = faiss.try_extract_index_ivf(index)
-    return None if found is None else faiss.downcast_index(found)
-
-
-def set_nprobe(index: Any, nprobe: int | None) -> int | None:
-    """How many clusters a search visits; None for an index without clusters."""
-    ivf = ivf_of(index)
-    if ivf is None:
-        return None
-    if nprobe is not None:
-        ivf.nprobe = min(nprobe, ivf.nlist)
-    return int(ivf.nprobe)
-
-
-def set_graph_candidates(index: Any) -> None:
-    """How far a search looks around in a graph of centroids, whatever the index's file says."""
-    ivf = ivf_of(index)
-    quantizer: Any = None if ivf is None else faiss.downcast_index(ivf.quantizer)
-    if isinstance(quantizer, faiss.IndexHNSW):
-        quantizer.hnsw.efSearch = GRAPH_CANDIDATES
 
 
 def open_index(file: Path, nprobe: int | None) -> Any:
@@ -443,14 +271,6 @@ def open_index(file: Path, nprobe: int | None) -> Any:
     if isinstance(ivf, faiss.IndexIVFFastScan):
         ivf.implem = QUERY_BY_QUERY
     return index
-
-
-def keys_inside(index: Any) -> Keys | None:
-    """The memory-mapped keys of an index that keeps them as they are."""
-    if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_L2:
-        return None
-    keys: Keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
-    return keys.reshape(index.ntotal, index.d)
 
 
 def measure_recall(index: Any, keys: list[Array], random: np.random.Generator) -> dict[str, float]:
@@ -485,28 +305,3 @@ def recall_of(index: Any, keys: list[Array], queries: Keys, limits: Keys, k: int
 def wider_of(index: Any) -> int:
     """How many times k are fetched by codes of one bit, of which the nearest k by their keys are kept; else once."""
     return ONE_BIT_WIDER if isinstance(ivf_of(index), faiss.IndexIVFRaBitQ) else 1
-
-
-def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
-    """The k smallest squared distances, [queries, k] ascending, by looking at every key."""
-    tensors = (torch.from_numpy(block) for block in blocks(keys))
-    found: Keys = nearest(torch.from_numpy(queries), ((block, norms_of(block)) for block in tensors), k)[0].numpy()
-    return found
-
-
-def distances_to(queries: Keys, keys: list[Array], found: NDArray[np.int64]) -> Keys:
-    """Squared distances [queries, k] from each query to the entries found for it; infinite where none was."""
-    distinct, places = np.unique(np.maximum(found, 0), return_inverse=True)
-    return squared_distances(queries, take(keys, distinct), np.where(found < 0, -1, places.reshape(found.shape)))
-
-
-def squared_distances(queries: Keys, keys: Keys, places: NDArray[np.int64]) -> Keys:
-    """From each query to the keys at its places [queries, k]; infinite at −1."""
-    if (queries.shape[1], len(queries)) != (keys.shape[1], len(places)) or places.max(initial=-1) >= len(keys):
-        raise ValueError("squared_distances: FAISS would read past the end of an array")
-    engine: Any = faiss
-    queries, places = np.ascontiguousarray(queries), np.ascontiguousarray(places)
-    found = np.full(places.shape, np.inf, np.float32)
-    pointers = [engine.swig_ptr(array) for array in (found, queries, keys, places)]
-    engine.fvec_L2sqr_by_idx(*pointers, queries.shape[1], *places.shape)
-    return found

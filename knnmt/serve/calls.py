@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+import threading
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fastapi import Request
 
-from knnmt.serve.counting import Metrics
 from knnmt.serve.fields import Fields, fields_of, key_in
 from knnmt.serve.settings import LOOPBACK, ServerSettings
 from knnmt.service.access import Access, Gate
@@ -19,6 +21,8 @@ from knnmt.service.service import Service
 
 Result = TypeVar("Result")
 
+BOUNDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 60.0)  # seconds
+
 log = logging.getLogger(__name__)
 
 
@@ -26,6 +30,22 @@ class HungUp(ApiError):  # noqa: N818 - named for what happened
     """The client has gone; nobody reads this answer."""
 
     status = 400
+
+
+@dataclass
+class Metrics:
+    """Counts of what has been answered: routes, methods and statuses; never a text, a key or an address."""
+
+    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)  # by method, route and status
+    seconds: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        with self._lock:
+            self.requests[method, route, status] += 1
+            self.seconds[bisect_left(BOUNDS, seconds)] += 1
+            self.total += seconds
 
 
 @dataclass

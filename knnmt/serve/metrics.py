@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from knnmt.serve.calls import Server, caller_of
-from knnmt.serve.counting import BOUNDS
+from knnmt.serve.calls import BOUNDS, Server, caller_of
 from knnmt.service.service import Service
 
 router = APIRouter(prefix="/v1", tags=["knnmt"])

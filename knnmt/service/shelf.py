@@ -13,13 +13,13 @@ from pathlib import Path
 from knnmt.errors import SettingsError, StoreError
 from knnmt.layout.manifest import MANIFEST
 from knnmt.models.translation_model import TranslationModel, load_model
+from knnmt.retrieval.local_retriever import LocalRetriever, SearchedBy
+from knnmt.retrieval.memories import Memory, open_memory
 from knnmt.service.languages import short_code
 from knnmt.service.scopes import Scope
 from knnmt.service.turns import Turns
 from knnmt.service.views import View, open_view
 from knnmt.store.datastore import Store
-from knnmt.translate.local_retriever import LocalRetriever, SearchedBy
-from knnmt.translate.memories import Memory, open_memory
 from knnmt.translate.translator import model_of_store
 
 VIEWS_KEPT = 24  # of one server; each holds masks of what its filters allow

@@ -12,13 +12,13 @@ from pyroaring import BitMap
 from knnmt.layout.bitmaps import as_array
 from knnmt.layout.hashes import hash_of
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.local_retriever import LocalRetriever, SearchedBy
+from knnmt.retrieval.lookup import Hit
+from knnmt.retrieval.memories import Memory
 from knnmt.store.datastore import Store, StoredSegment
 from knnmt.store.filters import Condition, live_segments, matching_segments
-from knnmt.store.lookup import Hit
 from knnmt.text.corpus import one_line
 from knnmt.translate.explanation import Explanation
-from knnmt.translate.local_retriever import LocalRetriever, SearchedBy
-from knnmt.translate.memories import Memory
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translation, Translator
 from knnmt.translate.units import UnitOptions, UnitTranslator

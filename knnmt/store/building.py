@@ -29,7 +29,8 @@ from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import Advance, progress_bar
 from knnmt.release import __version__
-from knnmt.search.index import Assign, make_index
+from knnmt.search.factories import make_index
+from knnmt.search.index import Assign
 from knnmt.store.datastore import Store
 from knnmt.store.downsampling import Downsampling
 from knnmt.store.index_files import write_index

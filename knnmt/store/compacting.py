@@ -15,7 +15,8 @@ from knnmt.layout.bitmaps import as_array
 from knnmt.layout.manifest import PARTS, read_manifest
 from knnmt.layout.parts import PART_RECORD, EncodedSegment, PartWriter, next_part
 from knnmt.layout.records import MixingRecord, PartRecord, as_json
-from knnmt.search.index import ivf_of, make_index, was_automatic
+from knnmt.search.factories import make_index, was_automatic
+from knnmt.search.internals import ivf_of
 from knnmt.store.datastore import Store, runs_of
 from knnmt.store.downsampling import Downsampling, record_for
 from knnmt.store.index_files import write_index

@@ -23,8 +23,9 @@ from knnmt.layout.part_files import PartFiles, map_file
 from knnmt.layout.parts import new_folder, next_part
 from knnmt.layout.records import FileRecord, IndexRecord, PartRecord, RemovedRecord
 from knnmt.progress import progress_bar
+from knnmt.search.factories import can_be_extended, fits_exact_search
 from knnmt.search.file_names import lists_name, trained_name
-from knnmt.search.index import Assign, BuiltIndex, build_index, can_be_extended, extend_index, fits_exact_search
+from knnmt.search.index import Assign, BuiltIndex, build_index, extend_index
 from knnmt.store.datastore import INDEX, Store
 from knnmt.store.removing import write_removed
 from knnmt.store.tiers import JOINED_BY_A_CHANGE, PATIENCE, Run, Unit, due, taken_in, units_of

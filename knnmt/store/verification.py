@@ -12,7 +12,8 @@ from knnmt.layout.bitmaps import as_array
 from knnmt.layout.manifest import MANIFEST
 from knnmt.layout.part_files import KINDS
 from knnmt.layout.records import IndexRecord
-from knnmt.search.index import check_index, open_index, quantiser_of
+from knnmt.search.index import check_index, open_index
+from knnmt.search.internals import quantiser_of
 from knnmt.store.datastore import Store
 
 SAMPLE = 64

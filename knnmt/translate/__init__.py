@@ -1,12 +1,5 @@
-"""From a sentence to its translation: retrieve, mix, search the beam, explain.
+"""From a sentence to its translation: search the beam with what the memory knows, explain, put a document together.
 
-`translator.Translator` is what users meet; `settings.TranslateSettings` is what may be asked of it.
-
-A `retriever.Retriever` takes decoder states and gives neighbours:
-
-| retriever | searches |
-|---|---|
-| `local_retriever.LocalRetriever` | datastores on this machine |
-| `knnmt.cluster.retriever.ShardedRetriever` | datastores spread over the machines of a Ray cluster |
-| `knnmt.measure.subsets.SubsetRetriever` | a part of one datastore, for sweeps |
+`translator.Translator` is what users meet; `settings.TranslateSettings` is what may be asked of it. Neighbours come
+from a `Retriever` of the room `retrieval`, and a `Mixer` of the room `mixing` says what becomes of them.
 """

@@ -17,8 +17,8 @@ from knnmt.mixing.mixer import Mixer
 from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.architectures import KeySite
+from knnmt.retrieval.retriever import Retriever
 from knnmt.translate.beam import Proposal, Propose, propose_plainly, ranked_alone
-from knnmt.translate.retriever import Retriever
 from knnmt.translate.settings import check_enough
 
 

@@ -25,7 +25,7 @@ from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.translation_model import TranslationModel
 from knnmt.models.words import widened, word_spans, words_of, written
-from knnmt.translate.retriever import Located, Retriever
+from knnmt.retrieval.retriever import Located, Retriever
 
 USUAL = {"certain": 1, "exact": False}
 FAINT = 0.1  # a place in a sentence that gives less than this part of what its best place gives is not marked

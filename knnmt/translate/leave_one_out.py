@@ -15,10 +15,10 @@ from knnmt.mixing.evidence import NEIGHBOURS, joined
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.training import Foreign, Seen
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.retriever import Retriever
 from knnmt.store.datastore import Store
 from knnmt.store.filters import numbers_below
 from knnmt.translate.observing import Forced, evidence_of, forced, search_for
-from knnmt.translate.retriever import Retriever
 
 SEGMENTS = 400
 SPARE = 64  # neighbours searched beyond those that are kept, because some are left out

@@ -17,9 +17,9 @@ from knnmt.mixing.head_mixer import HeadMixer, read_head
 from knnmt.mixing.heads import Head
 from knnmt.mixing.mixer import Mixer
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.datastore import Store
 from knnmt.translate.leave_one_out import plain, special_tokens
-from knnmt.translate.local_retriever import LocalRetriever
 from knnmt.translate.settings import BY_HAND, TranslateSettings, check_enough
 
 log = logging.getLogger(__name__)

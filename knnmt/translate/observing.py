@@ -16,7 +16,7 @@ from knnmt.mixing.head_mixer import padded, wider
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
-from knnmt.translate.retriever import Retriever
+from knnmt.retrieval.retriever import Retriever
 
 BATCH_TOKENS = 4096  # padded tokens of a forward pass, fewer where the vocabulary is large
 LOGITS = 1 << 25  # of a forward pass

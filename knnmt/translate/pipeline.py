@@ -10,7 +10,7 @@ from typing import Any, overload
 from knnmt.engine.runtime import lock_of
 from knnmt.errors import SettingsError
 from knnmt.models.translation_model import TranslationModel, load_model, wrap_model
-from knnmt.translate.memories import StorePaths
+from knnmt.retrieval.memories import StorePaths
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translation, Translator, check_fingerprint, open_retriever
 

@@ -21,15 +21,15 @@ from knnmt.models.batching import batches_by_tokens, pad
 from knnmt.models.language_tokens import language_codes
 from knnmt.models.translation_model import TranslationModel, fingerprint, load_model, wrap_model
 from knnmt.progress import Advance
+from knnmt.retrieval.local_retriever import LocalRetriever, SearchedBy
+from knnmt.retrieval.memories import StorePaths, open_memories
+from knnmt.retrieval.retriever import Retriever
 from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
 from knnmt.translate.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
 from knnmt.translate.decoding import Asked, mixing_in, proposing
 from knnmt.translate.explanation import Explanation, Tracing
-from knnmt.translate.local_retriever import LocalRetriever, SearchedBy
-from knnmt.translate.memories import StorePaths, open_memories
 from knnmt.translate.mixers import fixed_mixer, mixer_for, told
-from knnmt.translate.retriever import Retriever
 from knnmt.translate.settings import TranslateSettings
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from knnmt.documents.content import Content, DocumentUnit, Match, Tag, UnitResult
+from knnmt.retrieval.lookup import LEAST, Lookup
 from knnmt.store.datastore import StoredSegment
-from knnmt.store.lookup import LEAST, Lookup
 from knnmt.text.languages import base_language
 from knnmt.text.scripts import is_spaceless
 from knnmt.translate.aligning import Aligner, Pair

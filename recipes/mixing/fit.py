@@ -16,6 +16,7 @@ from typing import Annotated
 
 import torch
 import typer
+from knnmt.measure.fitting import Observations, general_sentences, observe_memory
 from knnmt.mixing.evidence import joined
 from knnmt.mixing.head_mixer import head_bytes
 from knnmt.mixing.heads import LearnedHead
@@ -24,7 +25,6 @@ from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.store.building import BuildSettings, build_store
 from knnmt.store.datastore import Store
 from knnmt.text.corpus import Corpus
-from knnmt.translate.fitting import Observations, general_sentences, observe_memory
 
 DOMAINS = ("it", "medical", "law", "koran")
 PAIRS = 4000

@@ -19,7 +19,7 @@ from knnmt import BuildSettings, ClusterError, Store, StoreError, Translator, bu
 from knnmt.cli.demo import demo_corpus  # noqa: E402
 from knnmt.cluster.retriever import ShardedRetriever  # noqa: E402
 from knnmt.models.translation_model import TranslationModel  # noqa: E402
-from knnmt.translate.local_retriever import LocalRetriever  # noqa: E402
+from knnmt.retrieval.local_retriever import LocalRetriever  # noqa: E402
 
 SETTINGS = BuildSettings(limit=80, part_entries=400, index="IVF16,PQ32x4fs")
 KILLS = 6

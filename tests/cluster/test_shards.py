@@ -14,11 +14,11 @@ from knnmt import BuildSettings, ClusterError, Corpus, SettingsError, Store, bui
 from knnmt.cli.demo import read_demo
 from knnmt.cluster.shard import Contents, Shard, Share
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.search.ties import by_distance, nearest_of
 from knnmt.store.adding import add_to_store
 from knnmt.store.filters import Condition
 from knnmt.store.removing import remove_from_store
-from knnmt.translate.local_retriever import LocalRetriever
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'knnmt[cluster]'")
 

@@ -16,8 +16,8 @@ from knnmt.measure.curves import draw_sweep, short
 from knnmt.measure.subsets import Nesting, check_trainable, factory_for, make_subset
 from knnmt.measure.sweep import COLUMNS, Axes, Point, Study, Sweep, Table, numbers, plan, sweep
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.versions import changing, commit
-from knnmt.translate.local_retriever import LocalRetriever
 from knnmt.translate.settings import TranslateSettings
 
 LINES = 3

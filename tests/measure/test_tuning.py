@@ -36,9 +36,9 @@ from knnmt.measure.tuning import (
 )
 from knnmt.mixing.mixture import mix, neighbour_weights
 from knnmt.progress import Advance
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.removing import remove_from_store
 from knnmt.store.versions import locked
-from knnmt.translate.local_retriever import LocalRetriever
 from knnmt.translate.settings import TranslateSettings
 
 INF = np.inf

@@ -20,8 +20,9 @@ from knnmt import __version__
 from knnmt.cli.demo import read_demo
 from knnmt.cli.main import main
 from knnmt.models.translation_model import load_weights
-from knnmt.search.index import TRAINING_KEYS_PER_CLUSTER, automatic_factory
-from knnmt.translate.searchers import WIDER
+from knnmt.retrieval.searchers import WIDER
+from knnmt.search.factories import automatic_factory
+from knnmt.search.index import TRAINING_KEYS_PER_CLUSTER
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "paper"
 MODULES = sorted(path.stem for path in RECIPE.glob("*.py"))

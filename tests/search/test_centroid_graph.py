@@ -11,23 +11,15 @@ from living import PAIRS, add, everywhere, found_pairs, made, pairs_in
 from knnmt import BuildSettings, Store, Translator, build_store
 from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.search.clustering import cluster
-from knnmt.search.index import (
-    GRAPH_CANDIDATES,
-    build_index,
-    centroids_of,
-    extend_index,
-    ivf_of,
-    make_index,
-    open_index,
-    plain_clusters,
-    train,
-)
+from knnmt.search.factories import make_index
+from knnmt.search.index import build_index, extend_index, open_index, train
+from knnmt.search.internals import GRAPH_CANDIDATES, centroids_of, ivf_of, plain_clusters
 from knnmt.store.compacting import compact_store
 from knnmt.store.merging import merge_stores
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
-from knnmt.translate.local_retriever import LocalRetriever
 from knnmt.translate.settings import TranslateSettings
 
 DIMENSION = 32
@@ -125,8 +117,8 @@ def test_how_it_is_searched_does_not_depend_on_the_file(graph: Path, tmp_path: P
 @pytest.fixture
 def early_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of a few hundred entries are indexed as those of millions are."""
-    monkeypatch.setattr("knnmt.search.index.EXACT_ENTRIES", 200)
-    monkeypatch.setattr("knnmt.search.index.GRAPH_FROM", 64)
+    monkeypatch.setattr("knnmt.search.factories.EXACT_ENTRIES", 200)
+    monkeypatch.setattr("knnmt.search.factories.GRAPH_FROM", 64)
 
 
 @pytest.mark.usefixtures("hash_keys", "early_graphs")

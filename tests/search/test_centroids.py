@@ -6,7 +6,8 @@ import pytest
 import knnmt.search.centroids
 from knnmt.search.centroids import Centroids
 from knnmt.search.coarse import probing
-from knnmt.search.index import filled, make_index, train
+from knnmt.search.factories import make_index
+from knnmt.search.index import filled, train
 from knnmt.search.library import faiss
 
 

@@ -6,7 +6,9 @@ import pytest
 
 import knnmt.search.clustering
 from knnmt.search.clustering import assign, cluster, shared_out
-from knnmt.search.index import add_keys, clusters_of, make_index, plain_clusters, set_nprobe, train
+from knnmt.search.factories import make_index
+from knnmt.search.index import add_keys, clusters_of, train
+from knnmt.search.internals import plain_clusters, set_nprobe
 
 
 def blobs(count: int, each: int, seed: int = 0) -> np.ndarray:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from knnmt.search.coarse import probing
-from knnmt.search.index import blocks, filled, make_index, train
+from knnmt.search.distances import blocks
+from knnmt.search.factories import make_index
+from knnmt.search.index import filled, train
 
 RANDOM = np.random.default_rng(3)
 KEYS = (RANDOM.normal(size=(20, 32))[RANDOM.integers(0, 20, 3000)] * 3 + RANDOM.normal(size=(3000, 32))).astype(

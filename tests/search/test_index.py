@@ -8,19 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from knnmt import SettingsError, StoreError
-from knnmt.search.index import (
-    automatic_factory,
-    automatic_nprobe,
-    build_index,
-    code_pieces,
-    exact_distances,
-    make_index,
-    measure_recall,
-    open_index,
-    squared_distances,
-    train,
-    was_automatic,
-)
+from knnmt.search.distances import exact_distances, squared_distances
+from knnmt.search.factories import automatic_factory, automatic_nprobe, code_pieces, make_index, was_automatic
+from knnmt.search.index import build_index, measure_recall, open_index, train
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ import pytest
 from living import HashModel, add, corpus_of, pairs_in
 
 from knnmt import BuildSettings, Store, StoreError, build_store
-from knnmt.search.index import automatic_factory, build_index, extend_index, open_index, quantiser_of
+from knnmt.retrieval.local_retriever import LocalRetriever
+from knnmt.search.factories import automatic_factory
+from knnmt.search.index import build_index, extend_index, open_index
+from knnmt.search.internals import quantiser_of
 from knnmt.search.mapped_lists import ListWriter
 from knnmt.store.settling import compact_tiers
 from knnmt.store.verification import problems_of
-from knnmt.translate.local_retriever import LocalRetriever
 
 ENTRIES, DIMENSION, LISTS = 3000, 16, 12
 FACTORY = f"IVF{LISTS},RaBitQ"
@@ -63,7 +65,7 @@ def test_memory_changes_nothing(keys: list[Any], tmp_path: Path, memory: int, mo
     monkeypatch.setattr(
         ListWriter, "gathered", lambda self, a, b, sizes: (groups.append((a, b)), gathered(self, a, b, sizes))[1]
     )
-    monkeypatch.setattr("knnmt.search.index.BLOCK", 700)
+    monkeypatch.setattr("knnmt.search.distances.BLOCK", 700)
     built(keys, tmp_path / "again.faiss")
     assert (tmp_path / "again.lists").read_bytes() == whole
     assert len(groups) == (1 if memory > ENTRIES * 100 else LISTS if memory == 1 else len(groups))

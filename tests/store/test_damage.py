@@ -18,10 +18,10 @@ import pytest
 from living import MODEL, PAIRS, add, corpus_of, made, pairs_in, use_hash_keys
 
 from knnmt import BuildSettings, Store, StoreError, build_store
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.compacting import compact_store
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
-from knnmt.translate.local_retriever import LocalRetriever
 
 MANY = [(f"satz {number}", f"sentence number {number}") for number in range(150)]
 MUTATIONS = 40  # of each file

@@ -9,12 +9,12 @@ from living import PAIRS, HashModel, add, corpus_of, everywhere, found_pairs, ma
 
 from knnmt import Store, StoreError
 from knnmt.errors import CorpusError, SettingsError
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.adding import Conflict, add_to_store
 from knnmt.store.compacting import compact_store
 from knnmt.store.filters import Condition
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
-from knnmt.translate.local_retriever import LocalRetriever
 
 pytestmark = pytest.mark.usefixtures("hash_keys")
 
@@ -210,7 +210,7 @@ def test_what_is_filtered_out_is_never_a_neighbour(
     tmp_path: Path, factory: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For every kind of index, and for the search without one; random filters by removal and by corpus."""
-    monkeypatch.setattr("knnmt.translate.local_retriever.FEW", few)
+    monkeypatch.setattr("knnmt.retrieval.local_retriever.FEW", few)
     random = np.random.default_rng(0)
     pairs = [(f"satz {n}", f"sentence {n}") for n in range(300)]
     store = made(tmp_path / "store", pairs, index=factory)

@@ -16,6 +16,7 @@ from living import HashModel, corpus_of, key_of, use_hash_keys
 
 from knnmt import BuildSettings, Store, build_store
 from knnmt.errors import SettingsError
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.adding import AddSettings, add_to_store
 from knnmt.store.compacting import compact_store
 from knnmt.store.filters import Condition
@@ -23,7 +24,6 @@ from knnmt.store.merging import merge_stores
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
 from knnmt.store.versions import VERSIONS_KEPT, roll_back
-from knnmt.translate.local_retriever import LocalRetriever
 
 MODEL = HashModel()
 STEPS = 50

@@ -21,6 +21,7 @@ from living import PAIRS, add, everywhere, made, pairs_in, use_hash_keys
 
 from knnmt import Store, StoreError
 from knnmt.layout.records import FileRecord, IndexRecord, PartRecord
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store import settling
 from knnmt.store.compacting import compact_store
 from knnmt.store.index_files import grown
@@ -30,7 +31,6 @@ from knnmt.store.settling import compact_tiers
 from knnmt.store.tiers import FACTOR, PATIENCE, Run, Unit, due, taken_in, tier_of, units_of
 from knnmt.store.verification import problems_of
 from knnmt.store.versions import locked, roll_back, versions_of
-from knnmt.translate.local_retriever import LocalRetriever
 
 KILLS = int(os.environ.get("KNNMT_KILLS", "40"))
 

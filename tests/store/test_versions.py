@@ -8,11 +8,11 @@ from living import PAIRS, add, everywhere, made, pairs_in
 
 from knnmt import Store, StoreError
 from knnmt.errors import KnnmtError, SettingsError
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.compacting import compact_store
 from knnmt.store.removing import remove_from_store
 from knnmt.store.verification import problems_of
 from knnmt.store.versions import VERSIONS_KEPT, locked, roll_back, versions_of
-from knnmt.translate.local_retriever import LocalRetriever
 
 pytestmark = pytest.mark.usefixtures("hash_keys")
 

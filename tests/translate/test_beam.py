@@ -15,8 +15,8 @@ from knnmt.cli.demo import read_demo
 from knnmt.engine.stepping import Stepper
 from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.translate.beam import BeamRules, Finished, rules_of
-from knnmt.translate.local_retriever import LocalRetriever
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import text_tokens
 

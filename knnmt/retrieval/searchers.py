@@ -20,17 +20,11 @@ from knnmt.files import REMEDY
 from knnmt.layout.records import KEYS
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, Within, probing
+from knnmt.search.distances import in_single_precision, squared_distances
 from knnmt.search.exact import ExactSearch
 from knnmt.search.filtered import search_allowed
-from knnmt.search.index import (
-    check_index,
-    in_single_precision,
-    keys_inside,
-    open_index,
-    set_nprobe,
-    squared_distances,
-    wider_of,
-)
+from knnmt.search.index import check_index, open_index, wider_of
+from knnmt.search.internals import keys_inside, set_nprobe
 from knnmt.search.ties import Found, Rows, by_distance, nearest_of
 from knnmt.store.datastore import Store
 from knnmt.store.tiers import Unit, units_of

@@ -15,12 +15,12 @@ from knnmt.mixing.heads import HEADS
 from knnmt.mixing.training import Fitted, Foreign, Seen, fit_head
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import progress_bar
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.datastore import Store
 from knnmt.store.versions import changing, commit
 from knnmt.text.inputs import read_lines
 from knnmt.text.languages import base_language
 from knnmt.translate.leave_one_out import foreign_text, seen_text
-from knnmt.translate.local_retriever import LocalRetriever
 from knnmt.translate.mixers import builtin_head, coverage_of, variance_of
 from knnmt.translate.settings import KINDS, TranslateSettings
 from knnmt.translate.translator import Translator

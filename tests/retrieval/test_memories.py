@@ -6,7 +6,7 @@ import pytest
 
 from knnmt import Store
 from knnmt.errors import KnnmtError, SettingsError
-from knnmt.translate.memories import open_memories, open_memory
+from knnmt.retrieval.memories import open_memories, open_memory
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from knnmt.arrays import picked
 from knnmt.errors import SettingsError, StoreError
 from knnmt.mixing.neighbours import Neighbours
+from knnmt.retrieval.retriever import Located
+from knnmt.retrieval.searchers import FewEntries, Opening, Piece, pieces_of
 from knnmt.store.datastore import Store, check_same_model
 from knnmt.store.filters import Condition, allowed_entries
-from knnmt.translate.retriever import Located
-from knnmt.translate.searchers import FewEntries, Opening, Piece, pieces_of
 
 FEW = 20_000  # allowed entries, up to which their keys are held in memory and all looked at
 

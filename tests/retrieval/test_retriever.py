@@ -12,9 +12,9 @@ from knnmt.cli.demo import demo_corpus
 from knnmt.measure.subsets import Nesting, make_subset
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.local_retriever import LocalRetriever, merge
+from knnmt.retrieval.retriever import Retriever
 from knnmt.store.filters import Condition
-from knnmt.translate.local_retriever import LocalRetriever, merge
-from knnmt.translate.retriever import Retriever
 
 
 def keys_of(store: Store) -> np.ndarray:

@@ -10,7 +10,7 @@ from parallel_text import write
 from rapidfuzz import fuzz
 
 from knnmt import Corpus, Store, build_store
-from knnmt.store.lookup import Lookup
+from knnmt.retrieval.lookup import Lookup
 from knnmt.store.removing import remove_from_store
 
 PAIRS = [

@@ -1,0 +1,12 @@
+"""What the memory knows: the nearest entries of a decoder state, and sentence pairs by their text.
+
+A `retriever.Retriever` takes decoder states and gives neighbours:
+
+| retriever | searches |
+|---|---|
+| `local_retriever.LocalRetriever` | datastores on this machine |
+| `knnmt.cluster.retriever.ShardedRetriever` | datastores spread over the machines of a Ray cluster |
+| `knnmt.measure.subsets.SubsetRetriever` | a part of one datastore, for sweeps |
+
+`memories` opens what `--store` names, `lookup.Lookup` finds sentence pairs.
+"""
