@@ -20,11 +20,8 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The recipes are scripts that import their neighbours by bare names, so each folder is checked from inside.
 types: $(READY)
 	$(BIN)/mypy
-	cd recipes/paper && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml .
-	cd recipes/embedded-model && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml .
 
 layers: $(READY)
 	$(BIN)/lint-imports
