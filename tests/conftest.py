@@ -4,17 +4,15 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-import transformers
 from command_line import Result, Run
-from living import use_hash_keys
 
-from knnmt import BuildSettings, Corpus, Store, build_store, load_model
-from knnmt.cli.demo import demo_corpus, read_demo
-from knnmt.cli.main import main
-from knnmt.models.translation_model import TranslationModel
+if TYPE_CHECKING:  # the process that only hands out tests to others starts at once
+    from knnmt import Store
+    from knnmt.models.translation_model import TranslationModel
 
 PAIRS = 80
 
@@ -26,6 +24,8 @@ hypothesis.settings.load_profile("steady")
 @pytest.fixture(scope="session", autouse=True)
 def quiet_libraries() -> None:
     """As the command line asks for in a process of its own."""
+    import transformers
+
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 
@@ -33,6 +33,7 @@ def quiet_libraries() -> None:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Calls the command line."""
+    from knnmt.cli.main import main
 
     def call(*arguments: object, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "argv", ["knnmt", *map(str, arguments)])
@@ -48,17 +49,23 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def hash_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are made from hashes of the text instead of by a model."""
+    from living import use_hash_keys
+
     use_hash_keys(monkeypatch)
 
 
 @pytest.fixture(scope="session")
-def embedded() -> TranslationModel:
+def embedded() -> "TranslationModel":
+    from knnmt import load_model
+
     return load_model("builtin:de-en")
 
 
 @pytest.fixture(scope="session")
 def memory_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first pairs of the demo's memory as TSV."""
+    from knnmt.cli.demo import read_demo
+
     file = tmp_path_factory.mktemp("corpus") / "memory.tsv"
     lines = [f"{segment.source}\t{segment.target}\n" for segment in read_demo("memory")[:PAIRS]]
     file.write_text("".join(lines), encoding="utf-8")
@@ -66,15 +73,21 @@ def memory_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def store(embedded: TranslationModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(embedded: "TranslationModel", tmp_path_factory: pytest.TempPathFactory) -> "Store":
     """A store of several parts."""
+    from knnmt import BuildSettings, build_store
+    from knnmt.cli.demo import demo_corpus
+
     path = tmp_path_factory.mktemp("stores") / "memory"
     return build_store(path, embedded, [demo_corpus("memory")], BuildSettings(limit=PAIRS, part_entries=400))
 
 
 @pytest.fixture(scope="session")
-def other_store(embedded: TranslationModel, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def other_store(embedded: "TranslationModel", tmp_path_factory: pytest.TempPathFactory) -> "Store":
     """Another store of the same model, from other text."""
+    from knnmt import Corpus, build_store
+    from knnmt.cli.demo import read_demo
+
     file = tmp_path_factory.mktemp("corpus") / "other.tsv"
     pairs = read_demo("test")[:20]
     file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")

@@ -9,9 +9,7 @@ from knnmt.search.centroids import Centroids
 from knnmt.search.distances import Keys
 from knnmt.search.library import faiss
 
-GRAPH_CANDIDATES = (
-    96  # centroids kept while a graph of them is searched: with fewer, BLEU falls
-)
+GRAPH_CANDIDATES = 96  # centroids kept while a graph of them is searched: with fewer, BLEU falls
 
 
 def has_lists(index: Any) -> bool:
