@@ -4,6 +4,7 @@
 |---|---|
 | `network.NetworkDecoder` | any Hugging Face network, by its own forward pass |
 | `marian.MarianDecoder` | a Marian network, by its weights |
+| `compiled.CompiledDecoder` | a Marian network's few rows, as one graph of ONNX Runtime |
 """
 
 from typing import NamedTuple, Protocol

@@ -196,14 +196,16 @@ def objection_to_direct(model: TranslationModel) -> str | None:
 def judged(model: TranslationModel, modules: list[ReferenceType[nn.Module]]) -> str | None:
     runtime = runtime_of(model.network)
     if runtime.judged is None or runtime.judged.modules != modules:
-        same = gives_the_same(model.network, model)
+        same = gives_the_same(model.network, model, lambda *sources: MarianDecoder(model.network, *sources))
         runtime.judged = Judged(modules, None if same else "it does not give what the network gives")
     return runtime.judged.objection
 
 
 @torch.inference_mode()
-def gives_the_same(network: Any, model: TranslationModel) -> bool:
-    """On sources of unequal length, and after more than one token, so that all of attention matters."""
+def gives_the_same(network: Any, model: TranslationModel, decoder_of: Callable[..., Any]) -> bool:
+    """Whether decoders over encoded sources and their mask do what the network's does.
+
+    On sources of unequal length, and after more than one token, so that all of attention matters."""
     end, start, device = model.end_token, model.decoder_prefix[0], network.device
     ids = torch.tensor([[end, start, end], [start, end, model.padding]], device=device)
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]], device=device)
@@ -213,7 +215,7 @@ def gives_the_same(network: Any, model: TranslationModel) -> bool:
     with catching_keys(network, model.key_site) as catch:
         expected = network.get_decoder()(input_ids=targets, **asked).last_hidden_state
     try:
-        decoder = MarianDecoder(network, encode(network, ids, mask), mask)
+        decoder = decoder_of(encode(network, ids, mask), mask)
         found = [decoder.step(tokens) for tokens in targets.T]
     except (AttributeError, RuntimeError):  # built in another way than Marian models are
         return False

@@ -13,6 +13,7 @@ from torch import nn
 from knnmt.engine.copies import Packing
 
 if TYPE_CHECKING:
+    from knnmt.engine.compiled import Compiled
     from knnmt.engine.projection import Projection
 
 ATTRIBUTE = "_knnmt_runtime"
@@ -35,6 +36,8 @@ class Runtime:
         self.packing = Packing()
         self.projection: Projection | None = None
         self.judged: Judged | None = None
+        self.compiled: Compiled | None = None
+        self.small_batches = 0
         self.told: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:

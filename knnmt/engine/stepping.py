@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from knnmt.engine.bytewise import has_bytes
+from knnmt.engine.compiled import decoder_for
 from knnmt.engine.decoder import Decoder, Passed
-from knnmt.engine.marian import MarianDecoder, encode, jointly_packed, objection_to_direct
+from knnmt.engine.marian import encode, jointly_packed, objection_to_direct
 from knnmt.engine.network import NetworkDecoder
 from knnmt.engine.packed import is_hooked, packed_layers
 from knnmt.engine.projection import LARGE, AllLogits, NextTokens, Projection
@@ -76,7 +77,8 @@ class Stepper:
         if self.projection is None:
             passed = self.begin_by_network(ids, mask, prefix)
         if self.is_direct and self.projection:
-            self.decoder = MarianDecoder(self.network, encode(self.network, ids, mask), mask)
+            encoded = encode(self.network, ids, mask)
+            self.decoder = decoder_for(self.model, encoded, mask, self.beam, self.dtype)
             passed = self.decoder.begin(prefix)
         self.decoder.spread(self.beam)
         return self.step_of(passed)
