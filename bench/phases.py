@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bench.systems import ONE_BATCH
 from knnmt import Translator
+from knnmt.engine.compiled import CompiledDecoder
 from knnmt.engine.marian import MarianDecoder
 from knnmt.engine.network import NetworkDecoder
 from knnmt.engine.projection import AllLogits, LogitsByRows, Projection
@@ -23,7 +24,7 @@ from knnmt.retrieval.searchers import IndexedEntries
 # What belongs to a phase; time spent in a later row inside an earlier one is counted for the later one only.
 PHASES: dict[str, list[tuple[Any, str]]] = {
     "encoder": [(Stepper, "begin")],
-    "decoder layers": [(NetworkDecoder, "run"), (MarianDecoder, "step")],
+    "decoder layers": [(NetworkDecoder, "run"), (MarianDecoder, "step"), (CompiledDecoder, "step")],
     "projection": [
         (Projection, "exactly"), (AllLogits, "rank"), (AllLogits, "at"), (LogitsByRows, "rank"), (LogitsByRows, "at"),
     ],
