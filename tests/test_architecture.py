@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -27,9 +28,14 @@ def test_the_picture_has_every_room() -> None:
     assert sorted({room for arrow in ARROWS for room in arrow}) == ROOMS
 
 
+@cache
+def imports() -> grimp.ImportGraph:
+    return grimp.build_graph("knnmt")
+
+
 @pytest.mark.parametrize("arrow", sorted(set(ARROWS)), ids=" to ".join)
 def test_arrows_join_rooms_that_meet(arrow: tuple[str, str]) -> None:
-    graph = grimp.build_graph("knnmt")
+    graph = imports()
     here, there = (f"knnmt.{room}" for room in arrow)
     ways = ((here, there), (there, here))
     met = [graph.direct_import_exists(importer=one, imported=other, as_packages=True) for one, other in ways]

@@ -34,7 +34,10 @@ def test_faiss_starts_no_threads_of_its_own() -> None:
     assert found.stdout.strip() == "0"
 
 
-@pytest.mark.parametrize("file", [*ROOT.glob("knnmt/**/*.py"), *ROOT.glob("bench/*.py")], ids=lambda file: file.stem)
+MODULES = sorted([*ROOT.glob("knnmt/**/*.py"), *ROOT.glob("bench/*.py")])
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: file.stem)
 def test_faiss_is_imported_in_one_place(file: Path) -> None:
     imported = {
         name.name
