@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,7 +37,8 @@ def forward(model: TranslationModel, sources: list[list[int]], targets: list[lis
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for batch in batches_by_tokens(lengths, BuildSettings().batch_tokens):
         inputs = model.teacher_forcing([sources[row] for row in batch], [targets[row] for row in batch])
-        model.network.model(**inputs, use_cache=False)
+        network: Any = model.network
+        network.model(**inputs, use_cache=False)
     return sum(len(target) for target in targets)
 
 

@@ -13,7 +13,7 @@ from bench.systems import ONE_BATCH
 from knnmt import Translator
 from knnmt.engine.compiled import CompiledDecoder
 from knnmt.engine.marian import MarianDecoder
-from knnmt.engine.network import NetworkDecoder
+from knnmt.engine.network_decoder import NetworkDecoder
 from knnmt.engine.projection import AllLogits, LogitsByRows, Projection
 from knnmt.engine.stepping import Stepper
 from knnmt.mixing.fixed import FixedMixer

@@ -147,7 +147,8 @@ def open_converted(plan: Plan, folder: Path, kind: str, *, in_parts: bool = Fals
     threads = plan.threads or torch.get_num_threads()
     torch.set_num_threads(1)  # so that PyTorch starts no threads beside CTranslate2's
     model = model_of(plan)
-    torch.nn.Module.to(model.network, "meta")  # lets go of weights that nothing here computes with
+    network: Any = model.network
+    torch.nn.Module.to(network, "meta")  # lets go of weights that nothing here computes with
     return Opened(partial(in_batches, opened(model, folder, kind, threads, in_parts=in_parts)))
 
 

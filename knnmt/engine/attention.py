@@ -6,6 +6,7 @@ are the same but for rounding.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from knnmt.engine.runtime import lock_of
 from knnmt.errors import ModelError
+from knnmt.models.network import Network
 from knnmt.models.translation_model import TranslationModel
 
 Weights = NDArray[np.float32]
@@ -21,8 +23,27 @@ HOOKS_INSTALLED = "_output_capturing_hooks_installed"  # what transformers remem
 SHIFTS = (0, 1)  # where a token is predicted, and where it is the decoder's input, one position later
 
 
+Head = tuple[int, int, int]  # shift, layer, head
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads that align best, and the share of known links that they found."""
+
+    heads: tuple[Head, ...]
+    found: float
+    of: int  # known links
+
+    def to_json(self) -> dict[str, Any]:
+        return {"heads": [list(head) for head in self.heads], "found": self.found, "of": self.of}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Heads":
+        return cls(tuple((int(a), int(b), int(c)) for a, b, c in record["heads"]), record["found"], record["of"])
+
+
 @contextmanager
-def plain_attention(network: Any) -> Iterator[None]:
+def plain_attention(network: Network) -> Iterator[None]:
     """Inside, attention gives its weights; afterwards the network is as it was."""
     before = getattr(network.config, "_attn_implementation", None)
     with hooks_as_before(network):
@@ -37,7 +58,7 @@ def plain_attention(network: Any) -> Iterator[None]:
 
 
 @contextmanager
-def hooks_as_before(network: Any) -> Iterator[None]:
+def hooks_as_before(network: Network) -> Iterator[None]:
     """transformers leaves hooks on modules whose weights were asked for; with them nothing can be run directly."""
     hooks = {module: set(module._forward_hooks) for module in network.modules()}
     try:

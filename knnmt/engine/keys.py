@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import nn
@@ -11,6 +10,7 @@ from torch import nn
 from knnmt.engine.runtime import lock_of
 from knnmt.errors import ModelError
 from knnmt.models.architectures import KeySite, module_at
+from knnmt.models.network import Network
 
 
 class KeyReached(Exception):  # noqa: N818 - not an error: it ends a forward pass that has given what was wanted
@@ -25,7 +25,7 @@ class Catch:
 
 
 @contextmanager
-def catching_keys(network: Any, site: KeySite, *, stop: bool = False) -> Iterator[Catch]:
+def catching_keys(network: Network, site: KeySite, *, stop: bool = False) -> Iterator[Catch]:
     """Inside, every forward pass leaves its keys in the catch; with `stop`, it goes no further."""
     catch = Catch()
 
@@ -43,7 +43,7 @@ def catching_keys(network: Any, site: KeySite, *, stop: bool = False) -> Iterato
         handle.remove()
 
 
-def teacher_forced_keys(network: Any, site: KeySite, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+def teacher_forced_keys(network: Network, site: KeySite, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     """Keys [batch, time, dimension] of given targets; neither the last feed-forward block nor the projection runs."""
     with lock_of(network), catching_keys(network, site, stop=True) as catch:
         try:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from torch import nn
 from knnmt.engine.copies import Layers
 from knnmt.engine.runtime import runtime_of
 from knnmt.errors import SettingsError
+from knnmt.models.network import Network
 from knnmt.packing import can_be_packed
 from knnmt.switches import left_out
 
@@ -23,7 +24,7 @@ CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @contextmanager
 def packed_layers(
-    network: Any, *, jointly: Collection[Layers] = (), dtype: torch.dtype = torch.float32
+    network: Network, *, jointly: Collection[Layers] = (), dtype: torch.dtype = torch.float32
 ) -> Iterator[None]:
     """Inside, the network's linear layers multiply packed weights; afterwards it is as it was.
 
@@ -42,14 +43,14 @@ def packed_layers(
     runtime.packing.prepare([] if objection else [*groups, *((layer,) for layer in alone)], dtype)
     try:
         for layer in alone:
-            layer.forward = runtime.packing.copies[(layer,)].packed.product
+            layer.forward = runtime.packing.copies[(layer,)].packed.product  # type: ignore[method-assign, assignment]
         yield
     finally:
         for layer in alone:
             layer.__dict__.pop("forward", None)
 
 
-def objection_to_packing(network: Any, layers: Iterable[nn.Linear]) -> str | None:
+def objection_to_packing(network: Network, layers: Iterable[nn.Linear]) -> str | None:
     """Why packed weights are not for this network. They are a copy: there must be memory for two."""
     if left_out("packed"):
         return "KNNMT_PLAIN"
@@ -71,12 +72,12 @@ def memory_of_machine() -> int:
         return memory
 
 
-def is_plain(module: nn.Module) -> bool:
+def is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether it is a linear layer and nothing more: one that somebody has given another forward pass keeps it."""
     return type(module) is nn.Linear and "forward" not in vars(module) and can_be_packed(module.weight)
 
 
-def is_hooked(module: nn.Module | None) -> bool:
+def is_hooked(module: Any) -> bool:
     """Whether somebody wants to be told when it is called."""
     return module is not None and bool(module._forward_hooks or module._forward_pre_hooks)
 

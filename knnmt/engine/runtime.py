@@ -11,8 +11,10 @@ from weakref import ReferenceType
 from torch import nn
 
 from knnmt.engine.copies import Packing
+from knnmt.models.network import Network
 
 if TYPE_CHECKING:
+    from knnmt.engine.attention import Heads
     from knnmt.engine.compiled import Compiled
     from knnmt.engine.projection import Projection
 
@@ -38,6 +40,7 @@ class Runtime:
         self.judged: Judged | None = None
         self.compiled: Compiled | None = None
         self.small_batches = 0
+        self.heads: Heads | None = None  # of its cross-attention, those that align words
         self.told: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,12 +53,12 @@ class Runtime:
         self.told[path] = why or ""
 
 
-def runtime_of(network: Any) -> Runtime:
+def runtime_of(network: Network) -> Runtime:
     """The network's own; made when it is first asked for."""
     found: Runtime = vars(network).setdefault(ATTRIBUTE, Runtime())
     return found
 
 
-def lock_of(network: Any) -> threading.RLock:
+def lock_of(network: Network) -> threading.RLock:
     """Held by whoever runs the network, so that threads take turns."""
     return runtime_of(network).lock

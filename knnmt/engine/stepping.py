@@ -6,7 +6,7 @@ here, for the last token alone.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -15,11 +15,12 @@ from knnmt.engine.bytewise import has_bytes
 from knnmt.engine.compiled import decoder_for
 from knnmt.engine.decoder import Decoder, Passed
 from knnmt.engine.marian import encode, jointly_packed, objection_to_direct
-from knnmt.engine.network import NetworkDecoder
+from knnmt.engine.network_decoder import NetworkDecoder
 from knnmt.engine.packed import is_hooked, packed_layers
 from knnmt.engine.projection import LARGE, AllLogits, NextTokens, Projection
 from knnmt.engine.runtime import runtime_of
 from knnmt.models.architectures import architecture_of
+from knnmt.models.network import Network
 from knnmt.models.translation_model import TranslationModel
 from knnmt.packing import Contents
 from knnmt.switches import left_out
@@ -110,7 +111,7 @@ class Stepper:
         self.decoder.keep(sentences, rows)
 
 
-def objection_to_int8(network: Any, *, wanted: bool) -> str | None:
+def objection_to_int8(network: Network, *, wanted: bool) -> str | None:
     """Why the vocabulary is not projected in int8 first."""
     head = network.get_output_embeddings()
     objections = {
@@ -122,7 +123,7 @@ def objection_to_int8(network: Any, *, wanted: bool) -> str | None:
     return next((why for why, holds in objections.items() if holds), None)
 
 
-def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) -> Projection | None:
+def checked_projection(network: Network, states: torch.Tensor, logits: AllLogits) -> Projection | None:
     """Our projection, if it gives the logits that the network's own gave for states [n, dimension]; else None."""
     head = network.get_output_embeddings()
     if not isinstance(head, nn.Linear) or not states.numel() or head.weight.dtype != torch.float32:
@@ -135,7 +136,7 @@ def checked_projection(network: Any, states: torch.Tensor, logits: AllLogits) ->
     return projection if torch.allclose(found, expected.logits, rtol=TOLERANCE, atol=TOLERANCE) else None
 
 
-def known_projection(network: Any) -> Projection | None:
+def known_projection(network: Network) -> Projection | None:
     """The one that was made of the weights that the network has now."""
     projection, head = runtime_of(network).projection, network.get_output_embeddings()
     if projection is None or projection.contents != Contents([head.weight, bias_of(network, head)]):
@@ -143,7 +144,7 @@ def known_projection(network: Any) -> Projection | None:
     return projection
 
 
-def bias_of(network: Any, head: nn.Linear) -> torch.Tensor | None:
+def bias_of(network: Network, head: nn.Linear) -> torch.Tensor | None:
     """What is added to the logits, by the layer itself or after it."""
     after: torch.Tensor | None = getattr(network, "final_logits_bias", None)
     if after is None or head.bias is None:

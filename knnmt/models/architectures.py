@@ -11,6 +11,7 @@ from torch import nn
 
 from knnmt.errors import ModelError
 from knnmt.models.language_tokens import Languages, fsmt_turned_round, mbart_first, pair_of_fsmt
+from knnmt.models.network import Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,11 @@ ARCHITECTURES = {
 UNKNOWN = Architecture()  # whatever its tokenizer says, and the key site that the user names
 
 
-def architecture_of(network: Any) -> Architecture:
+def architecture_of(network: Network) -> Architecture:
     return ARCHITECTURES.get(network.config.model_type, UNKNOWN)
 
 
-def key_site_of(network: Any, path: str | None = None) -> KeySite:
+def key_site_of(network: Network, path: str | None = None) -> KeySite:
     """The place of the key: the one given, or the one known for this kind of model."""
     kind, known = network.config.model_type, architecture_of(network).key_site
     if path is not None:
@@ -74,11 +75,11 @@ def key_site_of(network: Any, path: str | None = None) -> KeySite:
     return site
 
 
-def module_at(network: Any, path: str) -> nn.Module:
+def module_at(network: Network, path: str) -> nn.Module:
     """The module at a path such as `decoder.layers[-1].fc1`."""
     if not PATH.fullmatch(path):
         raise ModelError(f"--key-site {path}: not a path such as {BART_LIKE}")
-    module = network
+    module: Any = network
     for name, position in re.findall(r"(\w+)|\[(-?\d+)\]", path):
         try:
             module = step_into(module, name) if name else module[int(position)]

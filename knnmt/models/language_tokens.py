@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from knnmt.errors import ModelError
+from knnmt.models.network import Network
 from knnmt.text.languages import model_code, three_letters
 
 Pair = tuple[str | None, str | None]  # source and target language
@@ -77,7 +78,7 @@ class Languages:
         return self.first(tokenizer, codes[tokenizer.tgt_lang])
 
 
-def source_prefix_of(network: Any, tokenizer: Any, source_lang: str | None, target_lang: str | None) -> str:
+def source_prefix_of(network: Network, tokenizer: Any, source_lang: str | None, target_lang: str | None) -> str:
     """What a model wants before the source text, so that it knows what to do."""
     return task_prefix(network, source_lang, target_lang) or target_prefix(tokenizer, target_lang)
 
@@ -93,7 +94,7 @@ def target_prefix(tokenizer: Any, target_lang: str | None) -> str:
     return f"{wanted[0]} " if wanted else ""
 
 
-def task_prefix(network: Any, source_lang: str | None, target_lang: str | None) -> str:
+def task_prefix(network: Network, source_lang: str | None, target_lang: str | None) -> str:
     """T5 wants to be told in words what to do, and its configuration has the words."""
     tasks = getattr(network.config, "task_specific_params", None) or {}
     task = tasks.get(f"translation_{source_lang}_to_{target_lang}", {})

@@ -8,17 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from knnmt.errors import ModelError
 from knnmt.models.architectures import KeySite, architecture_of, key_site_of, module_at
 from knnmt.models.batching import pad
 from knnmt.models.language_tokens import source_prefix_of
 from knnmt.models.marian_tokenizer import load_tokenizer
+from knnmt.models.network import Network
 
 BUILTIN = "builtin:"
 PLAIN_TEXT = {"split_special_tokens": True}  # a text that says "</s>" means those four characters, not the end
@@ -27,20 +28,12 @@ DEFAULT_POSITIONS = 512  # for models with relative positions, which have no lim
 COMPUTED_WEIGHTS = ("embed_positions.weight", "final_logits_bias")  # the model makes them where a file has none
 
 
-if TYPE_CHECKING:
-
-    class Network(PreTrainedModel):
-        """An encoder-decoder of transformers. No class there has both `PreTrainedModel` and `generate`."""
-
-        def generate(self, **settings: Any) -> torch.Tensor: ...
-
-
 @dataclass(frozen=True)
 class TranslationModel:
     """A loaded model and everything needed to feed it."""
 
     name: str
-    network: "Network"
+    network: Network
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: Any  # FSMT keeps a vocabulary for each side; elsewhere the same object
     key_site: KeySite
@@ -138,7 +131,7 @@ def load_model(
     )
 
 
-def load_weights(name: str) -> tuple["Network", PreTrainedTokenizerBase]:
+def load_weights(name: str) -> tuple[Network, PreTrainedTokenizerBase]:
     """The Hugging Face objects, in single precision: half is slower on a CPU."""
     place = model_folder(name)
     with explaining(f"--model {name}: cannot be loaded"):
@@ -182,7 +175,7 @@ def model_folder(name: str) -> str:
 
 
 def wrap_model(
-    network: Any,
+    network: Network,
     tokenizer: Any,
     *,
     name: str,
@@ -214,14 +207,14 @@ def wrap_model(
     )
 
 
-def forced_opening(network: Any, tokenizer: Any) -> dict[str, int]:
+def forced_opening(network: Network, tokenizer: Any) -> dict[str, int]:
     """Force `<s>` as first token for BART: its tokenizer put it before every target in training."""
     first = tokenizer(text_target="")["input_ids"][0]
     forced = network.generation_config.forced_bos_token_id is not None
     return {} if forced or first != tokenizer.bos_token_id else {"forced_bos_token_id": int(first)}
 
 
-def decoder_prefix(network: Any, generation: dict[str, int]) -> tuple[int, ...]:
+def decoder_prefix(network: Network, generation: dict[str, int]) -> tuple[int, ...]:
     """Start token and, where there is one, the forced first token."""
     settings = network.generation_config
     start = generation.get("decoder_start_token_id", settings.decoder_start_token_id)
@@ -231,12 +224,13 @@ def decoder_prefix(network: Any, generation: dict[str, int]) -> tuple[int, ...]:
     return (int(start),) if forced is None else (int(start), int(forced))
 
 
-def fingerprint(network: Any, tokenizer: Any) -> str:
+def fingerprint(network: Network, tokenizer: Any) -> str:
     """A hash of weights and vocabulary, independent of where they were loaded from."""
     digest = hashlib.sha256()
     for name, weight in sorted(network.named_parameters()):
         values = weight.detach().float().cpu().contiguous().numpy()
-        digest.update(f"{name}{values.shape}{zlib.crc32(values)}\n".encode())  # a strong hash of them all takes seconds
+        # A strong hash of them all takes seconds.
+        digest.update(f"{name}{values.shape}{zlib.crc32(values.data)}\n".encode())
     for vocabulary in vocabularies(tokenizer):
         for token, number in sorted(vocabulary.items()):
             digest.update(f"{token}\t{number}\n".encode())

@@ -6,15 +6,13 @@ So it is measured on text: words that both sides hold once, such as numbers and 
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
-from knnmt.engine.attention import Weights, cross_attention
+from knnmt.engine.attention import Heads, Weights, cross_attention
+from knnmt.engine.runtime import runtime_of
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
 from knnmt.models.words import written
@@ -29,10 +27,7 @@ ENOUGH = 24  # known links: a choice that rests on so many is kept
 LEAST = 6  # known links, below which a measure says nothing
 JUDGED_BY = 96  # pairs at most
 
-Head = tuple[int, int, int]  # shift, layer, head
 Side = tuple[list[int], list[tuple[int, int]]]  # where tokens end in a text, and where its words stand
-
-_CHOSEN: WeakKeyDictionary[nn.Module, "Heads"] = WeakKeyDictionary()
 
 
 class Pair(NamedTuple):
@@ -40,22 +35,6 @@ class Pair(NamedTuple):
 
     source: Flat
     target: Flat
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """The heads that align best, and the share of known links that they found."""
-
-    heads: tuple[Head, ...]
-    found: float
-    of: int  # known links
-
-    def to_json(self) -> dict[str, Any]:
-        return {"heads": [list(head) for head in self.heads], "found": self.found, "of": self.of}
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "Heads":
-        return cls(tuple((int(a), int(b), int(c)) for a, b, c in record["heads"]), record["found"], record["of"])
 
 
 class Aligner:
@@ -67,11 +46,11 @@ class Aligner:
     @property
     def heads(self) -> Heads | None:
         """Those that were chosen for this network; None before anything was measured."""
-        return _CHOSEN.get(self.model.network)
+        return runtime_of(self.model.network).heads
 
     @heads.setter
     def heads(self, heads: Heads) -> None:
-        _CHOSEN[self.model.network] = heads
+        runtime_of(self.model.network).heads = heads
 
     def measure(self, pairs: Sequence[Pair]) -> Heads:
         """Choose heads by how many known links of some pairs each of them finds."""

@@ -17,6 +17,7 @@ from knnmt.mixing.mixer import Mixer
 from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.architectures import KeySite
+from knnmt.models.network import Network
 from knnmt.retrieval.retriever import Retriever
 from knnmt.translate.beam import Proposal, Propose, propose_plainly, ranked_alone
 from knnmt.translate.settings import check_enough
@@ -100,7 +101,7 @@ def scattered(found: Neighbours, rows: Any, count: int) -> Neighbours:
 
 
 @contextmanager
-def mixing_in(network: Any, site: KeySite, retriever: Retriever, mixer: Mixer) -> Iterator[None]:
+def mixing_in(network: Network, site: KeySite, retriever: Retriever, mixer: Mixer) -> Iterator[None]:
     """Inside, the network's logits are those of model and neighbours together; afterwards it is as it was.
 
     The hook sits on the network's output, so that `generate` applies its own rules (forced first token, minimum
@@ -128,7 +129,7 @@ class Encoded:
 
 
 @contextmanager
-def seeing_sources(network: Any, mixer: Mixer) -> Iterator[Encoded]:
+def seeing_sources(network: Network, mixer: Mixer) -> Iterator[Encoded]:
     """Inside, the tokens of each sentence that is encoded reach the mixer."""
     encoded, padding = Encoded(), network.config.pad_token_id
 

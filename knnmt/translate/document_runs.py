@@ -10,10 +10,10 @@ from typing import Any, BinaryIO, cast
 from knnmt.documents.content import DocumentUnit
 from knnmt.documents.document import Document
 from knnmt.documents.kinds import open_document
+from knnmt.engine.attention import Heads
 from knnmt.files import sha256_of, write_durably
 from knnmt.progress import Advance, progress_bar
 from knnmt.text.inputs import is_gzipped
-from knnmt.translate.aligning import Heads
 from knnmt.translate.document_settings import DocumentSettings
 from knnmt.translate.translator import Translator
 from knnmt.translate.units import UnitTranslator

@@ -19,6 +19,7 @@ from knnmt.mixing.mixer import Mixer
 from knnmt.models.architectures import key_site_of
 from knnmt.models.batching import batches_by_tokens, pad
 from knnmt.models.language_tokens import language_codes
+from knnmt.models.network import Network
 from knnmt.models.translation_model import TranslationModel, fingerprint, load_model, wrap_model
 from knnmt.progress import Advance
 from knnmt.retrieval.local_retriever import LocalRetriever, SearchedBy
@@ -344,7 +345,7 @@ def other_model(store: Store, made_with: str, found: str, name: str = "the one t
     )
 
 
-def wrapped(network: Any, tokenizer: Any, record: ModelRecord) -> TranslationModel:
+def wrapped(network: Network, tokenizer: Any, record: ModelRecord) -> TranslationModel:
     """A user's own model, as the store knows it."""
     return wrap_model(
         network,
