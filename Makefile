@@ -14,7 +14,8 @@ demo: $(READY)
 WORKERS ?= 2
 
 test: lint types layers
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
+		--no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .

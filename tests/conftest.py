@@ -15,10 +15,21 @@ if TYPE_CHECKING:  # the process that only hands out tests to others starts at o
     from knnmt.models.translation_model import TranslationModel
 
 PAIRS = 80
+# With several processes the slow rooms go first, so that none of them is still at work when the others are done.
+SLOW_FIRST = ("cluster", "recipes", "bench", "tests", "serve", "store", "cli", "measure")
 
 # Each run tries the same examples: a change cannot fail for what it did not touch. KNNMT_EXPLORE=1 tries others.
 hypothesis.settings.register_profile("steady", derandomize=not os.environ.get("KNNMT_EXPLORE"))
 hypothesis.settings.load_profile("steady")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`: the tests of a file stay in one process, and so do all that need Ray."""
+    for item in items:
+        file = item.path.relative_to(Path(__file__).parent)
+        item.add_marker(pytest.mark.xdist_group("cluster" if file.parts[0] == "cluster" else file.as_posix()))
+    rank = {room: number for number, room in enumerate(SLOW_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.parent.name, len(rank)))
 
 
 @pytest.fixture(scope="session", autouse=True)

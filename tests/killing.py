@@ -6,6 +6,8 @@ import time
 import warnings
 from collections.abc import Callable
 
+KILLS = int(os.environ.get("KNNMT_KILLS", "12"))  # of each change
+
 
 def killed(change: Callable[[], object], after: float) -> bool:
     """Run a change in a process of its own and kill it; tells whether it was still at work."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import faiss
 import pytest
 import torch
-from killing import duration, killed
+from killing import KILLS, duration, killed
 from living import HashModel, corpus_of, pairs_in, use_hash_keys
 
 from knnmt import BuildSettings, Store, StoreError, build_store
@@ -22,7 +22,6 @@ from knnmt.store.verification import problems_of
 from knnmt.store.versions import locked
 
 MODEL = HashModel()
-KILLS = 50  # of each change
 PAIRS = [(f"satz {number}", f"sentence number {number}") for number in range(60)]
 NEW = [(f"neu {number}", f"new number {number}") for number in range(30)]
 SETTINGS = {"part_entries": 60}

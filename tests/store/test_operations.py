@@ -27,7 +27,7 @@ from knnmt.store.versions import VERSIONS_KEPT, roll_back
 
 MODEL = HashModel()
 STEPS = 50
-EXAMPLES = int(os.environ.get("KNNMT_OPERATIONS", "1000")) // STEPS  # 10,000 operations take some minutes
+EXAMPLES = int(os.environ.get("KNNMT_OPERATIONS", "500")) // STEPS  # 10,000 operations take some minutes
 WORDS = st.sampled_from(["ein", "zwei", "drei", "vier"])
 TEXTS = st.lists(WORDS, min_size=1, max_size=2).map(" ".join)
 PAIRS = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4)

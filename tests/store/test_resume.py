@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import Run
 
 from knnmt import BuildSettings, Store, StoreError, Translator, build_store
 from knnmt.models.translation_model import TranslationModel
@@ -72,7 +73,7 @@ build_store(sys.argv[1], load_model("builtin:de-en"), [Corpus(Path(sys.argv[2]))
 """
 
 
-def test_killed_with_sigkill(memory_file: Path, undisturbed: Store, tmp_path: Path) -> None:
+def test_killed_with_sigkill(embedded: TranslationModel, memory_file: Path, undisturbed: Store, tmp_path: Path) -> None:
     """A real process, killed as soon as its second part is there."""
     path = tmp_path / "store"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), str(memory_file)])
@@ -81,8 +82,8 @@ def test_killed_with_sigkill(memory_file: Path, undisturbed: Store, tmp_path: Pa
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (path / "manifest.json").exists()
-    subprocess.run([sys.executable, "-c", SCRIPT, str(path), str(memory_file)], check=True)
-    resumed = Store.open(path)
+    settings = BuildSettings(part_entries=200, batch_tokens=256, resume=True)
+    resumed = build_store(path, embedded, [Corpus(memory_file)], settings)
     assert content(resumed) == content(undisturbed)
     text = ["Prüfen Sie den Akku."]
     assert Translator.from_store(path, k=4).translate(text) == Translator.from_store(undisturbed.path, k=4).translate(
@@ -170,12 +171,13 @@ main()
 
 
 @pytest.mark.parametrize("largest_file", [30_000, 1_000_000])
-def test_no_room_for_a_file(memory_file: Path, tmp_path: Path, largest_file: int) -> None:
+def test_no_room_for_a_file(run: Run, memory_file: Path, tmp_path: Path, largest_file: int) -> None:
     """Too small for the keys, and too small for the index: one line, and the build can go on when there is room."""
     call = ["build", str(tmp_path / "store"), "--model", "builtin:de-en", "--corpus", str(memory_file)]
+    call += ["--mixing", "paper"]
     command = [sys.executable, "-c", NO_ROOM, str(largest_file), *call]
     stopped = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (stopped.returncode, stopped.stderr.count("\n")) == (2, 1), stopped.stderr
     assert stopped.stderr.startswith("knnmt: ")
-    subprocess.run([sys.executable, "-m", "knnmt", *call, "--resume"], check=True)
+    assert run(*call, "--resume").code == 0
     assert list(problems_of(Store.open(tmp_path / "store"))) == []

@@ -1,6 +1,5 @@
 """Parts and indexes are joined by size, beside readers and writers, and the memory stays what it was."""
 
-import os
 import random
 import shutil
 import threading
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from killing import duration, killed
+from killing import KILLS, duration, killed
 from living import PAIRS, add, everywhere, made, pairs_in, use_hash_keys
 
 from knnmt import Store, StoreError
@@ -31,8 +30,6 @@ from knnmt.store.settling import compact_tiers
 from knnmt.store.tiers import FACTOR, PATIENCE, Run, Unit, due, taken_in, tier_of, units_of
 from knnmt.store.verification import problems_of
 from knnmt.store.versions import locked, roll_back, versions_of
-
-KILLS = int(os.environ.get("KNNMT_KILLS", "40"))
 
 pytestmark = pytest.mark.usefixtures("hash_keys")
 
