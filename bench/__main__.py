@@ -49,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         tuple(arguments.dimension or (256,)),
         arguments.repeats,
         arguments.keys_of,
+        arguments.memory << 30,
     ),
     "serving": lambda arguments: serving(arguments.minutes, arguments.model, arguments.store, arguments.corrections),
     "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats)),
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=0.5, help="of overload, where serving is measured")
     parser.add_argument("--corrections", type=int, default=60, help="one after another, where serving is measured")
     parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
+    parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
     parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
     group = parser.add_argument_group("searching")
     group.add_argument("--size", type=int, action="append", help="entries; again for more rows (10⁵, 10⁶ and 10⁷)")

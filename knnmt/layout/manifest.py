@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 BUILDING = "building.json"
 PARTS = "parts"
+PARSED = 16  # manifests that are kept as they were read
 SETTINGS = ("k", "temperature", "weight", "certain")  # numbers that tuning chooses
 
 
@@ -108,12 +110,36 @@ def read_manifest(path: Path) -> Manifest:
 def manifest_in(file: Path) -> Manifest:
     """A manifest, or one of its earlier versions."""
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        if record["format"] > FORMAT:
-            raise StoreError(f"{file.parent}: written by a newer knnmt ({record['knnmt']}); please upgrade")
-        return Manifest.from_json(as_second(record) if record["format"] == 1 else record)
+        return parsed(file.read_text(encoding="utf-8"))
+    except NewerError as error:
+        raise StoreError(f"{file.parent}: written by a newer knnmt ({error}); please upgrade") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{file}: damaged ({error}); restore it from a copy or build again") from error
+
+
+class NewerError(Exception):
+    """A manifest of a later format; tells which knnmt wrote it."""
+
+
+@lru_cache(PARSED)
+def parsed(text: str) -> Manifest:
+    """A change reads the same manifest several times."""
+    record = json.loads(text)
+    if record["format"] > FORMAT:
+        raise NewerError(record["knnmt"])
+    return Manifest.from_json(as_second(record) if record["format"] == 1 else record)
+
+
+def as_text(manifest: Manifest) -> str:
+    """As it is written: a line for each field, and for each record in a list."""
+    fields = (f" {json.dumps(name)}: {lines_of(value)}" for name, value in manifest.to_json().items())
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def lines_of(value: Any) -> str:
+    if not (isinstance(value, list) and value and isinstance(value[0], dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return "[\n  " + ",\n  ".join(json.dumps(one, ensure_ascii=False) for one in value) + "\n ]"
 
 
 def files_of(path: Path, manifest: Manifest) -> dict[Path, FileRecord]:

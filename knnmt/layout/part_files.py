@@ -11,6 +11,7 @@ from io import BytesIO
 from itertools import repeat
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from knnmt.layout.packed import PACKED, read_packed
 from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, head_of
 
 DESCRIPTORS_HELD = 4096  # by one store, at most
-FILES_TO_COME = 512  # of this process: connections, models, other stores; at a guess
+FILES_TO_COME = 512  # of this process: connections, models; at a guess
 COLUMNS_AT_MOST = 16  # of one part
 LARGE = 64 << 20  # bytes of a column
 TABLES_IN_MEMORY = 64  # of sentence pairs
@@ -107,12 +108,14 @@ class PartFiles:
         self.parts = parts
         self.dimension = dimension
         needed = sum(len(part.files) for part in parts)
-        allowed = descriptors_allowed(min(2 * needed, DESCRIPTORS_HELD))  # a mapping has a descriptor of its own
-        self.held = 2 * needed <= allowed
+        # A mapping has a descriptor of its own.
+        self.descriptors = descriptors_allowed(min(2 * needed, DESCRIPTORS_HELD))
+        self.held = 2 * needed <= self.descriptors
         # A map or a table of pairs keeps its file open after `files` has let go of it.
-        most = len(parts) * COLUMNS_AT_MOST if self.held else allowed // 3
+        most = len(parts) * COLUMNS_AT_MOST if self.held else self.descriptors // 3
         self.files, self.maps, self.pairs = Kept(most), Kept(most), Kept(most)
         self.tables = Kept(TABLES_IN_MEMORY)
+        OPEN.add(self)
 
     def hold(self) -> None:
         """Open every file now: a later change may take it out of the folder, but not from a reader that has it open.
@@ -257,8 +260,14 @@ def rows_at(
     return found
 
 
+OPEN: WeakSet[PartFiles] = WeakSet()  # of this process
+
+
 def descriptors_allowed(wanted: int) -> int:
-    """How many descriptors may be held open; the system is asked for more where it has a limit that can be raised."""
+    """How many descriptors a store may hold beside what else is open; other stores count with all that they may hold.
+
+    Half of what is left at most. The system is asked for more where it has a limit that can be raised.
+    """
     try:
         import resource
     except ImportError:  # not on every system
@@ -266,8 +275,8 @@ def descriptors_allowed(wanted: int) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
-    opened = descriptors_open()
-    needed = opened + wanted + FILES_TO_COME
+    opened = max(descriptors_open(), sum(one.descriptors for one in list(OPEN)))
+    needed = opened + 2 * wanted + FILES_TO_COME
     if soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

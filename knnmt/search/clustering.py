@@ -20,9 +20,9 @@ def cluster(keys: Keys, clusters: int, random: np.random.Generator) -> Keys:
     if clusters < MANY:
         return k_means(keys, clusters, random)
     owners = assign(keys, k_means(keys, 2 ** round(math.log2(clusters) / 2), random))
-    groups = [keys[owners == group] for group in np.unique(owners)]
-    shares = shared_out(clusters, [len(group) for group in groups])
-    return np.concatenate([k_means(group, share, random) for group, share in zip(groups, shares, strict=True)])
+    groups, sizes = np.unique(owners, return_counts=True)
+    shares = zip(groups, shared_out(clusters, sizes.tolist()), strict=True)
+    return np.concatenate([k_means(keys[owners == group], share, random) for group, share in shares])
 
 
 def shared_out(total: int, sizes: list[int]) -> list[int]:

@@ -1,14 +1,16 @@
 """Searches the clusters of an index: `Centroids` finds the clusters, FAISS scans them.
 
 Of all that a search does, comparing queries with centroids is the largest part, and FAISS's own way is the slowest.
-Where the centroids have a graph, FAISS compares with so few of them that it does all of it.
+Where the centroids have a graph, FAISS walks along it and compares with few of them.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knnmt.search.centroids import Centroids
 from knnmt.search.distances import Keys
 from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.library import faiss
@@ -41,7 +43,14 @@ class Probing:
         chain: Any = index.chain if isinstance(index, faiss.IndexPreTransform) else None
         self.transforms = [] if chain is None else [chain.at(place) for place in range(chain.size())]
         self.outer = index  # owns both
-        self.centroids = found_among(plain_clusters(self.index)) if assigns else None
+        quantizer: Any = plain_clusters(self.index)
+        self.centroids: Centroids | None = None
+        self.nearest: Callable[[Keys, int], Found] | None = None
+        if assigns and isinstance(quantizer, faiss.IndexHNSW):
+            self.nearest = quantizer.search
+        elif assigns:
+            self.centroids = found_among(quantizer)
+            self.nearest = self.centroids.nearest
         self.note = letting_go(self.index)
         self.bytes = list_bytes(self.index) if self.note else None
 
@@ -51,12 +60,12 @@ class Probing:
 
     def assign(self, queries: Keys) -> Assigned:
         """The clusters in which each query is looked for."""
-        if self.centroids is None:
+        if self.nearest is None:
             raise ValueError("who searches a cut of an index is told the clusters")
         asked = queries
         for transform in self.transforms:  # once for all queries of a batch: a part of it may be rounded otherwise
             asked = transform.apply(asked)
-        found = self.centroids.nearest(asked, self.index.nprobe)
+        found = self.nearest(asked, self.index.nprobe)
         return Assigned(*found, asked if self.transforms else None)
 
     def within(self, assigned: Assigned) -> "Within":
@@ -75,13 +84,14 @@ class Within(NamedTuple):
         asked = queries if transformed is None else transformed
         found: Found = self.probing.index.search_preassigned(asked, k, clusters, distances)
         if self.probing.note and self.probing.bytes is not None:
-            self.probing.note(int(self.probing.bytes[np.unique(clusters)].sum()))
+            distinct = np.unique(clusters)
+            self.probing.note(int(self.probing.bytes[distinct[distinct >= 0]].sum()))
         return found
 
 
 def probing(index: Any, *, assigns: bool = True) -> Probing | None:
     """A quicker way to search this index, if there is one; with `assigns`, it finds the clusters of queries itself."""
-    return Probing(index, assigns=assigns) if isinstance(plain_clusters(inner_index(index)), faiss.IndexFlat) else None
+    return None if plain_clusters(inner_index(index)) is None else Probing(index, assigns=assigns)
 
 
 def inner_index(index: Any) -> Any:

@@ -23,17 +23,20 @@ MEMORY = 1 << 30  # bytes that gathering lists may take
 RESIDENT = 1 << 30  # bytes of lists that a process keeps mapped before it lets go of them
 DONTNEED = 4
 ID = np.dtype(np.int64)
+BOUND = np.dtype(np.uint32)
 
 Keys = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Keys on their way into lists, as a temporary file holds them: codes, then entries, both in order of lists."""
+    """Keys on their way into lists, as a temporary file holds them.
+
+    Where each list begins among them, [lists + 1], then their codes, then their entries, both in order of lists.
+    """
 
     begin: int  # in the file
     entries: int
-    bounds: NDArray[np.int64]  # [lists + 1] where each list begins among them
 
 
 class ListWriter:
@@ -46,6 +49,7 @@ class ListWriter:
         self.temporary = self.final.with_name(f"{self.final.name}.blocks")
         self.opened: BinaryIO = self.temporary.open("w+b")
         self.blocks: list[Block] = []
+        self.sizes = np.zeros(self.lists, np.int64)
         self.entries = 0
 
     def add(self, keys: Keys, owners: NDArray[np.int64]) -> None:
@@ -55,56 +59,62 @@ class ListWriter:
         pointers = [engine.swig_ptr(array) for array in (np.ascontiguousarray(keys), owners, codes)]
         self.index.encode_vectors(len(keys), *pointers, False)
         order = np.argsort(owners, kind="stable")
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=self.lists))])
-        self.blocks.append(Block(self.opened.tell(), len(keys), bounds))
+        sizes = np.bincount(owners, minlength=self.lists)
+        self.blocks.append(Block(self.opened.tell(), len(keys)))
+        self.opened.write(np.concatenate([[0], np.cumsum(sizes)]).astype(BOUND).data)
         self.opened.write(codes[order].data)
         self.opened.write((self.entries + order).astype(ID).data)
+        self.sizes += sizes
         self.entries += len(keys)
 
     def finish(self) -> Path:
         """Write the lists; the blocks go."""
-        sizes = self.sizes()
         self.opened.flush()
         with self.final.open("wb") as file:
-            file.write(sizes.astype(np.uint64).data)
-            for first, end in self.groups(sizes):
-                file.write(self.gathered(first, end, sizes).data)
+            file.write(self.sizes.astype(np.uint64).data)
+            for first, end in self.groups():
+                file.write(self.gathered(first, end).data)
         self.opened.close()
         self.temporary.unlink()
         flush_to_disk(self.final)
         return self.final
 
-    def sizes(self) -> NDArray[np.int64]:
-        total: NDArray[np.int64] = np.sum([np.diff(block.bounds) for block in self.blocks], axis=0, dtype=np.int64)
-        return total
-
-    def groups(self, sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    def groups(self) -> Iterator[tuple[int, int]]:
         """Runs of lists that fit into memory, each of at least one."""
         first, size = 0, 0
-        for number, length in enumerate(sizes * (self.code + ID.itemsize)):
+        for number, length in enumerate(self.sizes * (self.code + ID.itemsize)):
             if size and size + length > self.memory:
                 yield first, number
                 first, size = number, 0
             size += int(length)
-        yield first, len(sizes)
+        yield first, self.lists
 
-    def gathered(self, first: int, end: int, sizes: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def gathered(self, first: int, end: int) -> NDArray[np.uint8]:
         """Lists from `first` up to `end`, as they stand in the file."""
-        begins = np.concatenate([[0], np.cumsum(sizes[first:end] * (self.code + ID.itemsize))])
+        sizes = self.sizes[first:end]
+        begins = np.concatenate([[0], np.cumsum(sizes * (self.code + ID.itemsize))])
         whole, filled = np.empty(begins[-1], np.uint8), np.zeros(end - first, np.int64)
         for block in self.blocks:
-            low, high = int(block.bounds[first]), int(block.bounds[end])
-            codes = self.read(block.begin + low * self.code, (high - low) * self.code).reshape(-1, self.code)
-            ids = self.read(block.begin + block.entries * self.code + low * ID.itemsize, (high - low) * ID.itemsize)
-            lengths = np.diff(block.bounds[first : end + 1])
+            bounds, codes, ids = self.inside(block, first, end)
+            lengths = np.diff(bounds)
             rows = np.repeat(np.arange(end - first), lengths)
-            places = np.arange(high - low) - np.repeat(block.bounds[first:end] - low, lengths) + filled[rows]
+            places = np.arange(len(codes)) - np.repeat(bounds[:-1] - bounds[0], lengths) + filled[rows]
             at = begins[rows] + places * self.code
             whole[at[:, None] + np.arange(self.code)] = codes
-            at = begins[rows] + sizes[first:end][rows] * self.code + places * ID.itemsize
-            whole[at[:, None] + np.arange(ID.itemsize)] = ids.reshape(-1, ID.itemsize)
+            at = begins[rows] + sizes[rows] * self.code + places * ID.itemsize
+            whole[at[:, None] + np.arange(ID.itemsize)] = ids
             filled += lengths
         return whole
+
+    def inside(self, block: Block, first: int, end: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+        """Of a block, lists from `first` up to `end`: where each begins, [end - first + 1], their codes and entries."""
+        read = self.read(block.begin + first * BOUND.itemsize, (end - first + 1) * BOUND.itemsize)
+        bounds = read.view(BOUND).astype(np.int64)
+        low, count = int(bounds[0]), int(bounds[-1] - bounds[0])
+        begin = block.begin + (self.lists + 1) * BOUND.itemsize
+        codes = self.read(begin + low * self.code, count * self.code)
+        ids = self.read(begin + block.entries * self.code + low * ID.itemsize, count * ID.itemsize)
+        return bounds, codes.reshape(-1, self.code), ids.reshape(-1, ID.itemsize)
 
     def read(self, begin: int, length: int) -> NDArray[np.uint8]:
         return np.frombuffer(os.pread(self.opened.fileno(), length, begin), np.uint8)

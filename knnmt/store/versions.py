@@ -4,7 +4,6 @@ A change first writes its files under names that nobody uses, then the manifest 
 comes after a writer that was killed, finds the store as it was before the change or as it is after it.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from knnmt.errors import SettingsError, StoreError
 from knnmt.files import replace_durably
-from knnmt.layout.manifest import FORMAT, MANIFEST, PARTS, Manifest, manifest_in, read_manifest
+from knnmt.layout.manifest import FORMAT, MANIFEST, PARTS, Manifest, as_text, manifest_in, read_manifest
 from knnmt.layout.parts import now
 from knnmt.release import __version__
 from knnmt.store.datastore import Store
@@ -95,8 +94,7 @@ def commit(store: Store, change: str, **fields: Any) -> Store:
 def write_version(path: Path, manifest: Manifest) -> None:
     """The second of the two renames decides: until then, the version before is the store."""
     (path / VERSIONS).mkdir(exist_ok=True)
-    data = json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n"
-    replace_durably([version_file(path, manifest.version), path / MANIFEST], data.encode())
+    replace_durably([version_file(path, manifest.version), path / MANIFEST], as_text(manifest).encode())
 
 
 def version_file(path: Path, version: int) -> Path:

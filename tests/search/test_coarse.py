@@ -24,7 +24,10 @@ def trained(factory: str) -> Any:
     return index
 
 
-@pytest.mark.parametrize("factory", ["IVF32,PQ16x4fs", "IVF32,PQ16x4fsr", "IVF32,PQ8x4", "IVF32,Flat", "IVF32,SQ8"])
+@pytest.mark.parametrize(
+    "factory",
+    ["IVF32,PQ16x4fs", "IVF32,PQ16x4fsr", "IVF32,PQ8x4", "IVF32,Flat", "IVF32,SQ8", "IVF32_HNSW8,PQ8x4fs"],
+)
 def test_the_same_is_found(factory: str) -> None:
     index = filled(trained(factory), [KEYS[:1000], KEYS[1000:]])
     faiss.extract_index_ivf(index).nprobe = 4
@@ -44,7 +47,7 @@ def test_keys_may_be_transformed_first() -> None:
     assert (found.search(QUERIES, 8)[1] == index.search(QUERIES, 8)[1]).mean() > 0.99
 
 
-@pytest.mark.parametrize("factory", ["Flat", "HNSW8", "PQ8x4", "IVF32_HNSW8,PQ8x4fs", "PCA16,IVF32_HNSW8,PQ8x4fs"])
+@pytest.mark.parametrize("factory", ["Flat", "HNSW8", "PQ8x4"])
 def test_other_indexes_are_left_to_faiss(factory: str) -> None:
     assert probing(trained(factory)) is None
 

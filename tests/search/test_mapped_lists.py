@@ -11,6 +11,7 @@ from living import HashModel, add, corpus_of, pairs_in
 
 from knnmt import BuildSettings, Store, StoreError, build_store
 from knnmt.retrieval.local_retriever import LocalRetriever
+from knnmt.search.coarse import probing
 from knnmt.search.factories import automatic_factory
 from knnmt.search.index import build_index, extend_index, open_index
 from knnmt.search.internals import quantiser_of
@@ -62,14 +63,32 @@ def test_memory_changes_nothing(keys: list[Any], tmp_path: Path, memory: int, mo
     begin = ListWriter.__init__
     monkeypatch.setattr(ListWriter, "__init__", lambda self, *a, **o: begin(self, *a, **o | {"memory": memory}))
     gathered = ListWriter.gathered
-    monkeypatch.setattr(
-        ListWriter, "gathered", lambda self, a, b, sizes: (groups.append((a, b)), gathered(self, a, b, sizes))[1]
-    )
+    monkeypatch.setattr(ListWriter, "gathered", lambda self, a, b: (groups.append((a, b)), gathered(self, a, b))[1])
     monkeypatch.setattr("knnmt.search.distances.BLOCK", 700)
     built(keys, tmp_path / "again.faiss")
     assert (tmp_path / "again.lists").read_bytes() == whole
     assert len(groups) == (1 if memory > ENTRIES * 100 else LISTS if memory == 1 else len(groups))
     assert not list(tmp_path.glob("*.blocks"))
+
+
+@pytest.mark.parametrize("factory", [FACTORY, f"IVF{LISTS}_HNSW4,RaBitQ"])
+def test_what_was_read_is_let_go_of(
+    factory: str, keys: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where clusters have a graph, as those of very large stores do; and nothing else is found for it."""
+    build_index(keys, tmp_path / "index.faiss", factory=factory, on_entries=lambda _: None)
+    found, queries = probing(open_index(tmp_path / "index.faiss", 4)), keys[0][:20].astype(np.float32)
+    assert found is not None
+    assert found.note is not None
+    expected, read = found.search(queries, 5), list[int]()
+    monkeypatch.setattr(found, "note", read.append)
+    again = found.search(queries, 5)
+    np.testing.assert_array_equal(again[1], expected[1])
+    assert 0 < sum(read) <= (tmp_path / "index.lists").stat().st_size
+    monkeypatch.undo()
+    monkeypatch.setattr("knnmt.search.mapped_lists.RESIDENT", 1)
+    for _ in range(2):
+        np.testing.assert_array_equal(found.search(queries, 5)[1], expected[1])
 
 
 def test_an_extension_shares_the_quantiser(keys: list[Any], tmp_path: Path) -> None:
