@@ -1,6 +1,7 @@
 """Thousands of single additions, with removals, beside a reader that translates: does the last cost as the first?"""
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ import torch
 from rich.console import Console
 
 from bench.adding import forward_pass
-from knnmt import Corpus, Store, Translator, build_store, load_model
+from knnmt import BuildSettings, Corpus, Store, Translator, build_store, load_model
 from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.adding import add_to_store
+from knnmt.store.compacting import compact_store
 from knnmt.store.removing import remove_from_store
 from knnmt.store.settling import compact_tiers
 from knnmt.store.verification import problems_of
@@ -30,6 +33,31 @@ REMOVED_EVERY = 10  # additions
 JOINED_EVERY = 250  # additions, in the background, as a server does it
 AROUND = 25  # additions on either side whose median counts
 COMPARED = 40  # sentences
+PLAIN = {"k": 16, "temperature": 20.0, "weight": 0.5}  # each store would fit its own mixing otherwise
+
+
+def marks_of(additions: int) -> list[int]:
+    return [mark for mark in (100, 1000, 3000, additions) if mark <= additions]
+
+
+@dataclass
+class Costs:
+    """By the number of the addition."""
+
+    of: dict[int, Cost] = field(default_factory=dict)
+
+    def told(self, additions: int) -> dict[str, Any]:
+        """Medians around some additions, in milliseconds, and the highest of these over the lowest."""
+        told: dict[str, Any] = {}
+        for at, kind in enumerate(("wall", "processor")):
+            around = {str(mark): self.median(mark, at) for mark in marks_of(additions)}
+            told[kind] = around | {"ratio": round(max(around.values()) / min(around.values()), 2)}
+        return told
+
+    def median(self, mark: int, kind: int) -> float:
+        near = [cost[kind] for number, cost in self.of.items() if abs(mark - number) <= AROUND]
+        return round(1e3 * statistics.median(near), 1)
+
 
 READER = """
 import sys, time
@@ -44,7 +72,7 @@ while not stop.is_set():
     fresh += translator.refresh()
     assert all(translator.translate(texts))
     done += len(texts)
-    time.sleep(1)
+    time.sleep(2)
 print(done, fresh, flush=True)
 """
 
@@ -63,34 +91,31 @@ def growing(additions: int) -> dict[str, Any]:
         translated, refreshed = map(int, reader.communicate()[0].split())
         compact_tiers(store)
         result = judged(folder, store, model, left) | {"reader_translated": translated, "reader_refreshed": refreshed}
-    marks = [mark for mark in (100, 1000, additions) if mark <= additions]
-    result |= {"additions": additions}
-    for kind, seconds in (("wall", [wall for wall, _ in costs]), ("processor", [used for _, used in costs])):
-        around = {str(mark): median_around(seconds, mark) for mark in marks}
-        result[f"{kind}_milliseconds_over_forward"] = around
-        result[f"{kind}_ratio"] = round(max(around.values()) / min(around.values()), 2)
-        result[f"{kind}_highest"] = round(max(seconds) * 1e3, 1)
+    result |= {"additions": additions} | {name: one.told(additions) for name, one in costs.items()}
     Console().print_json(json.dumps(result))
     return result
 
 
 def add_one_by_one(
     folder: Path, store: Path, model: TranslationModel, additions: int
-) -> tuple[list[Cost], list[tuple[str, str]]]:
-    """What each addition took more than its forward pass, and the pairs that were not removed."""
-    memory, costs, left = read_demo("memory"), list[Cost](), list[tuple[str, str]]()
+) -> tuple[dict[str, Costs], list[tuple[str, str]]]:
+    """What additions took more than their forward pass, what removals took, and the pairs that were not removed."""
+    memory, left = read_demo("memory"), list[tuple[str, str]]()
+    costs = {"additions_over_forward": Costs(), "removals": Costs()}
     torch.set_num_threads(1)
     joiner: threading.Thread | None = None
     for number in range(additions):
         pair = memory[number % len(memory)]
         pairs = [(f"{pair.source} {number}", f"{pair.target} {number}")]
         corpus = written(folder / "one.tsv", pairs)
-        forward = cost_of(partial(forward_pass, model, corpus))
+        near = any(abs(mark - number) <= AROUND for mark in marks_of(additions))  # elsewhere the pass is not timed
+        forward = cost_of(partial(forward_pass, model, corpus)) if near else (0.0, 0.0)
         whole = cost_of(partial(add_to_store, store, model, [corpus]))
-        costs.append((whole[0] - forward[0], whole[1] - forward[1]))
+        costs["additions_over_forward"].of[number] = whole[0] - forward[0], whole[1] - forward[1]
         left += pairs
         if number % REMOVED_EVERY == REMOVED_EVERY - 1:
-            remove_from_store(store, source_texts=[left.pop(len(left) // 2)[0]])
+            gone = left.pop(len(left) // 2)[0]
+            costs["removals"].of[number] = cost_of(partial(remove_from_store, store, source_texts=[gone]))
         if number % JOINED_EVERY == JOINED_EVERY - 1 and (joiner is None or not joiner.is_alive()):
             joiner = threading.Thread(target=compact_tiers, args=[store])
             joiner.start()
@@ -110,25 +135,25 @@ def written(file: Path, pairs: list[tuple[str, str]]) -> Corpus:
     return Corpus(file)
 
 
-def median_around(costs: list[float], mark: int) -> float:
-    """Milliseconds."""
-    return round(1e3 * statistics.median(costs[max(0, mark - AROUND) : mark + AROUND]), 1)
-
-
 def judged(folder: Path, store: Path, model: TranslationModel, left: list[tuple[str, str]]) -> dict[str, Any]:
     """The store after all of it, beside one that was built in one go."""
     after, began = Store.open(store), time.perf_counter()
     problems = list(problems_of(after))
     memory = [(pair.source, pair.target) for pair in read_demo("memory")]
-    once = build_store(folder / "once", model, [written(folder / "all.tsv", [*memory, *left])])
+    settings = BuildSettings(index="Flat")
+    once = build_store(folder / "once", model, [written(folder / "all.tsv", [*memory, *left])], settings)
+    exact = compact_store(shutil.copytree(store, folder / "exact"), index="Flat")
     texts = [f"{pair.source} {number}" for number, pair in enumerate(read_demo("memory")[:COMPARED])]
-    both = [Translator.from_store(path).translate(texts) for path in (store, once.path)]
+    ours, exactly, theirs = (
+        Translator.from_store(path, **PLAIN).translate(texts) for path in (store, exact.path, once.path)
+    )
     return {
         "parts": len(after.manifest.parts),
         "indexes": len(after.manifest.indexes),
         "entries": after.live_entries,
         "same_segments": after.live_segments == once.live_segments,
-        "same_translations": sum(one == other for one, other in zip(*both, strict=True)),
+        "same_translations": sum(one == other for one, other in zip(ours, theirs, strict=True)),
+        "same_translations_where_both_are_exact": sum(a == b for a, b in zip(exactly, theirs, strict=True)),
         "of": len(texts),
         "problems": problems,
         "verify_seconds": round(time.perf_counter() - began, 1),
