@@ -43,10 +43,12 @@ def test_stores_share_what_there_is(
 ) -> None:
     """Each has hundreds of files, more than all may hold together."""
     settings = BuildSettings(part_entries=1)
-    made = build_store(tmp_path / "store", MODEL, [corpus_of(tmp_path, PAIRS)], settings)  # type: ignore[arg-type]
+    built = build_store(tmp_path / "store", MODEL, [corpus_of(tmp_path, PAIRS)], settings)  # type: ignore[arg-type]
     monkeypatch.setattr(part_files, "FILES_TO_COME", 100)
+    path, manifest = built.path, built.manifest
+    del built
     gc.collect()
-    stores = [Store(made.path, made.manifest) for _ in range(4)]
+    stores = [Store(path, manifest) for _ in range(4)]
     assert [store.part_files.held for store in stores] == [True, False, False, False]
     assert sum(store.part_files.descriptors for store in stores) <= HARD - 100
     for store in stores:
