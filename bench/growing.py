@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from bench.adding import forward_pass
-from knnmt import BuildSettings, Corpus, Store, Translator, build_store, load_model
+from knnmt import BuildSettings, Corpus, Store, TranslateSettings, Translator, build_store, load_model
 from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.adding import add_to_store
@@ -33,7 +33,7 @@ REMOVED_EVERY = 10  # additions
 JOINED_EVERY = 250  # additions, in the background, as a server does it
 AROUND = 25  # additions on either side whose median counts
 COMPARED = 40  # sentences
-PLAIN = {"k": 16, "temperature": 20.0, "weight": 0.5}  # each store would fit its own mixing otherwise
+PLAIN = TranslateSettings(k=16, temperature=20.0, weight=0.5)  # each store would fit its own mixing otherwise
 
 
 def marks_of(additions: int) -> list[int]:
@@ -145,7 +145,7 @@ def judged(folder: Path, store: Path, model: TranslationModel, left: list[tuple[
     exact = compact_store(shutil.copytree(store, folder / "exact"), index="Flat")
     texts = [f"{pair.source} {number}" for number, pair in enumerate(read_demo("memory")[:COMPARED])]
     ours, exactly, theirs = (
-        Translator.from_store(path, **PLAIN).translate(texts) for path in (store, exact.path, once.path)
+        Translator.from_store(path, PLAIN).translate(texts) for path in (store, exact.path, once.path)
     )
     return {
         "parts": len(after.manifest.parts),

@@ -26,14 +26,14 @@ from bench.noisy import JUDGED, NearOwners, NoisyKeys
 from bench.searching import keys_of, synthetic
 from knnmt import Store
 from knnmt.layout.part_files import map_file
+from knnmt.retrieval.local_retriever import LocalRetriever
+from knnmt.retrieval.searchers import IndexedEntries
 from knnmt.search.exact import nearest, norms_of
 from knnmt.search.factories import EXACT_ENTRIES, automatic_factory, automatic_nprobe, make_index
 from knnmt.search.file_names import lists_name
 from knnmt.search.index import BuiltIndex, read_trained, train, wider_of, write_index
 from knnmt.search.internals import quantiser_of, set_nprobe
 from knnmt.search.mapped_lists import ListWriter
-from knnmt.retrieval.local_retriever import LocalRetriever
-from knnmt.retrieval.searchers import IndexedEntries
 
 QUERIES = 160  # 32 sentences with 5 beams: a step
 ASKED = 64  # queries whose true nearest are looked for
