@@ -46,7 +46,7 @@ def test_an_unknown_name_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> N
         left_out("int8")
 
 
-@pytest.mark.parametrize("path", ["packed", "direct", "int8"])
+@pytest.mark.parametrize("path", ["packed", "direct", "int8", "halves"])
 def test_a_path_that_is_not_taken_says_so_once(
     path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

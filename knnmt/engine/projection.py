@@ -8,11 +8,13 @@ rows beside it.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
 
+from knnmt.engine import halves
 from knnmt.engine.bytewise import by_bytes, pack
 from knnmt.packing import Contents, PackedWeights, can_be_packed
 from knnmt.switches import left_out
@@ -20,6 +22,7 @@ from knnmt.switches import left_out
 BLOCK = 4096  # tokens of the vocabulary projected at a time
 ROWS = 32  # at a time: where exponentials are summed, and projected on a large vocabulary
 CHUNK = 64  # neighbouring tokens of which first only the best is looked at
+FEW = 32  # rows: for more, halves take as long as packed weights
 SPARE = 22  # candidates more than wanted, so that an error of the bytes does not lose one
 MOST_PACKED = 256 << 20  # bytes: a second copy of more would be too dear
 LARGE = 16_384  # tokens, from which on bytes save more than the candidates cost
@@ -92,6 +95,7 @@ class Projection:
         self.room = torch.empty(0)
         self.in_bytes: Any = None
         self.packed: PackedWeights | None = None
+        self.in_halves: Any = None
         small = self.weight.nbytes <= MOST_PACKED
         self.is_packed = small and can_be_packed(self.weight) and not left_out("packed")
 
@@ -122,6 +126,10 @@ class Projection:
         return Ranking(best, rough.tokens.gather(1, order), rough.total + shares.log())
 
     def logits(self, states: torch.Tensor) -> AllLogits:
+        if len(states) <= FEW and self.objection_to_halves is None:
+            if self.in_halves is None:
+                self.in_halves = halves.pack(*self.in_whole_chunks())
+            return AllLogits(halves.by_halves(states, self.in_halves), self.weight.shape[0])
         if self.is_packed:
             self.packed = self.packed or PackedWeights(*self.in_whole_chunks())
             return AllLogits(self.packed.product(states), self.weight.shape[0])
@@ -131,6 +139,11 @@ class Projection:
             columns = room[:, : len(self.weight)][:, block]
             torch.addmm(self.bias[block], states, self.weight[block].T, out=columns)
         return AllLogits(room, len(self.weight))
+
+    @cached_property
+    def objection_to_halves(self) -> str | None:
+        """Why few rows are not multiplied by halves."""
+        return halves.objection_to(self.weight) if self.is_packed else "the projection is not packed"
 
     def rough_logits(self, states: torch.Tensor) -> AllLogits:
         """Off by about a hundredth."""

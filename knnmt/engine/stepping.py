@@ -81,6 +81,9 @@ class Stepper:
             encoded = encode(self.network, ids, mask)
             self.decoder = decoder_for(self.model, encoded, mask, self.beam, self.dtype)
             passed = self.decoder.begin(prefix)
+        if self.projection:
+            objection = "the vocabulary is projected in int8" if self.quick else self.projection.objection_to_halves
+            self.runtime.not_taken("halves", objection)
         self.decoder.spread(self.beam)
         return self.step_of(passed)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from knnmt.engine.bytewise import has_bytes
-from knnmt.engine.projection import AllLogits, NextTokens, Projection, largest
+from knnmt.engine.projection import FEW, AllLogits, NextTokens, Projection, largest
 from knnmt.packing import can_be_packed
 
 VOCABULARY, DIMENSION, ROWS = 9001, 64, 40
@@ -41,6 +41,41 @@ def test_exactly(packed: bool, large: bool, monkeypatch: pytest.MonkeyPatch) -> 
     scale = logits.abs().amax(dim=-1, keepdim=True)  # rounding follows a row's largest numbers
     torch.testing.assert_close(at / scale, logits.gather(1, tokens) / scale)
     torch.testing.assert_close(total, logits.logsumexp(-1, keepdim=True))
+
+
+def of_halves() -> tuple[Projection, torch.Tensor, torch.Tensor]:
+    projection, states, _ = make()
+    weight = projection.weight.half().float()
+    return Projection(weight, projection.bias), states, states @ weight.T + projection.bias
+
+
+@needs_bytes
+@needs_packing
+def test_weights_that_are_halves_are_read_as_such_for_few_rows() -> None:
+    projection, states, logits = of_halves()
+    tokens = torch.randint(0, VOCABULARY, (FEW, 7))
+    best, best_tokens, at, total = parts_of(projection.exactly(states[:FEW]), tokens)
+    assert projection.in_halves is not None
+    torch.testing.assert_close(best, logits[:FEW].topk(10).values)
+    assert torch.equal(best_tokens, logits[:FEW].topk(10).indices)
+    torch.testing.assert_close(at, logits[:FEW].gather(1, tokens), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(total, logits[:FEW].logsumexp(-1, keepdim=True))
+
+
+@needs_bytes
+@needs_packing
+def test_what_is_not_read_as_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    projection, states, _ = of_halves()
+    projection.exactly(states[: FEW + 1])
+    assert projection.in_halves is None  # more rows
+    others, states, _ = make()
+    others.exactly(states[:FEW])
+    assert (others.in_halves, others.objection_to_halves) == (None, "the weights are no halves")
+    assert Projection(torch.full((9, 8), 1e6), None).objection_to_halves == "the weights are no halves"
+    monkeypatch.setenv("KNNMT_PLAIN", "halves")
+    assert of_halves()[0].objection_to_halves == "KNNMT_PLAIN"
+    monkeypatch.setenv("KNNMT_PLAIN", "packed")
+    assert of_halves()[0].objection_to_halves == "the projection is not packed"
 
 
 @needs_bytes

@@ -1,0 +1,33 @@
+"""Products with weights that are halves: read as halves they take half of the memory's time, and nothing is rounded.
+
+Many models are kept in half precision, the embedded one too. Their weights are loaded into single precision, but lose
+nothing when they are written as halves again. Only weights are: states and sums stay in single precision.
+"""
+
+from typing import Any
+
+import torch
+
+from knnmt.engine.bytewise import has_bytes
+from knnmt.switches import left_out
+
+
+def objection_to(weight: torch.Tensor) -> str | None:
+    """Why this weight is not read as halves."""
+    objections = {
+        "KNNMT_PLAIN": left_out("halves"),
+        "this processor has no product of halves": not has_bytes(weight.device),  # one library has both
+    }
+    found = next((why for why, holds in objections.items() if holds), None)
+    return found or (None if torch.equal(weight.half().float(), weight) else "the weights are no halves")
+
+
+def pack(weight: torch.Tensor, bias: torch.Tensor) -> Any:
+    """Weights [outputs, dimension] as halves, and what is added to their product, [outputs]."""
+    return torch.ops.quantized.linear_prepack_fp16(weight, bias)
+
+
+def by_halves(states: torch.Tensor, packed: Any) -> torch.Tensor:
+    """The product of states [n, dimension] and packed weights, [n, outputs]."""
+    product: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(states, packed)
+    return product
