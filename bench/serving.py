@@ -23,6 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.joining import joining
 from knnmt import Store, Translator, build_store, load_model
 from knnmt.cli.demo import MODEL, demo_corpus, read_demo
 from knnmt.store.replacing import rehearse
@@ -52,6 +53,7 @@ def serving(minutes: float, model: str | None, stores: Sequence[str], learned: i
         expected = expectations(translator, texts)
         with server(store, model, Path(folder)) as process:
             results = compared(process, translator, texts, expected)
+            results["joining"] = joining(translator, texts)
             results["overload"] = overload(process, texts, expected, minutes)
             results["corrections"] = corrections(process, translator, learned)
     return results

@@ -1,6 +1,5 @@
 """The FastAPI application: its routes, its errors, and what holds for every request."""
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
@@ -18,8 +17,6 @@ from knnmt.serve.calls import Server
 from knnmt.serve.guarding import Guard
 from knnmt.serve.openapi import described
 from knnmt.service.failures import ApiError
-
-log = logging.getLogger(__name__)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -45,7 +42,6 @@ def make_app(server: Server, lifespan: Lifespan | None = None) -> FastAPI:
     app.exception_handler(RequestValidationError)(on_invalid)
     app.exception_handler(HTTPException)(on_http_error)
     app.exception_handler(KnnmtError)(on_user_error)
-    app.exception_handler(Exception)(on_fault)
     app.add_middleware(Guard, server=server)
     app.openapi = lambda: described(app)  # type: ignore[method-assign]
     return app
@@ -85,9 +81,3 @@ async def on_http_error(request: Request, failure: Exception) -> Response:  # no
 async def on_user_error(request: Request, failure: Exception) -> Response:
     service = await request.app.state.server.service()
     return error(400, service.shelf.without_paths(str(failure)))
-
-
-async def on_fault(request: Request, failure: Exception) -> Response:
-    """A fault of ours: the log has what happened, and the answer none of it, since it may hold somebody's text."""
-    log.error("%s %s: %s", request.method, request.url.path, type(failure).__name__, exc_info=failure)
-    return error(500, "Internal error; the server's log has more")

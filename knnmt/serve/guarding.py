@@ -7,12 +7,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knnmt.serve.calls import Server
 from knnmt.serve.settings import LOOPBACK
-from knnmt.service.failures import TooLarge
+from knnmt.service.failures import TooLarge, where
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
+FAULT = "Internal error; the server's log has more"
 HEADERS = {
     "content-security-policy": POLICY,
     "cross-origin-resource-policy": "same-origin",
@@ -84,8 +86,15 @@ class Guard:
     async def counted(self, scope: Scope, receive: Receive, send: Send, shared: dict[str, str]) -> None:
         """Answer, and write down how: the route as it is declared, for a path may hold somebody's text."""
         begun, statuses = time.monotonic(), [500]
+        finishing = self.finishing(send, shared, statuses)
         try:
-            await self.app(scope, receive, self.finishing(send, shared, statuses))
+            await self.app(scope, receive, finishing)
+        except ClientDisconnect:
+            log.debug("a client hung up before its request was whole")
+        except Exception as fault:
+            log.error("%s %s", scope["method"], where(fault))  # noqa: TRY400 - not its message; nor is it raised, for others would log that
+            if len(statuses) == 1:
+                await JSONResponse({"error": FAULT}, 500)(scope, receive, finishing)
         finally:
             seconds = time.monotonic() - begun
             route = getattr(scope.get("route"), "path", "other")

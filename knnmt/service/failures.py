@@ -9,6 +9,13 @@ ApiError
 └── TooLate      500  not answered before the deadline
 """
 
+import traceback
+
+
+def where(fault: BaseException) -> str:
+    """What a log may say of a fault of ours: its kind and its way, not its message, which may hold somebody's text."""
+    return f"{type(fault).__name__}, at\n{''.join(traceback.format_tb(fault.__traceback__))}"
+
 
 class ApiError(Exception):
     """Answered as `{"error": message}`."""

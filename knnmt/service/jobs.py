@@ -1,7 +1,8 @@
 """Documents at work: each a folder with the file, what is done of it, and at the end the translated file.
 
 What is translated is on disk unit by unit, so that a job goes on after a restart where it was. Jobs share the model
-with everyone else: a job asks for a few units at a time, as one client among others.
+with everyone else: a job asks for a few units at a time, as one client among others. Several jobs are worked on at a
+time, and one owner's do not take all the places: a short document need not wait for a long one.
 """
 
 import contextlib
@@ -24,13 +25,15 @@ from knnmt.errors import KnnmtError
 from knnmt.files import write_durably, write_json
 from knnmt.layout.parts import now
 from knnmt.service.access import Access
-from knnmt.service.failures import BadRequest, NotFound
+from knnmt.service.failures import BadRequest, NotFound, where
 from knnmt.service.scopes import Scope
 from knnmt.units.report import reasons
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16  # units that a job has in the queue
+PLACES, PLACES_EACH = 4, 3  # jobs that are worked on at a time, of all owners and of one
+WAITING = 100  # documents of one owner that are not done
 KEPT_FOR = 7 * 86_400  # seconds after its end that a document stays on the server
 RECORD, DONE, RESULT = "job.json", "done.jsonl", "result"
 ENDINGS = tuple(KINDS)
@@ -71,17 +74,19 @@ class Job:
 
 
 class Jobs:
-    """All documents of a server, and the thread that works on them one after another."""
+    """All documents of a server, and the threads that work on them."""
 
     def __init__(self, folder: Path, translate: Translate, engines: Sequence[str]) -> None:
         self.folder, self.translate = folder, translate
         self._jobs: dict[str, Job] = {}
+        self._at_work: dict[str, str] = {}  # owners by job
         self._changed = threading.Condition()
         self._stopping = False
         folder.mkdir(parents=True, exist_ok=True)
         self._take_up(set(engines))
-        self._thread = threading.Thread(target=self._loop, name="documents", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._loop, name="documents", daemon=True) for _ in range(PLACES)]
+        for thread in self._threads:
+            thread.start()
 
     def _take_up(self, engines: set[str]) -> None:
         """What an earlier run of the server left; of what was at work, that which is done stays done."""
@@ -102,7 +107,8 @@ class Jobs:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     # For callers
 
@@ -115,6 +121,8 @@ class Jobs:
     def add(self, place: Path, file: Path, access: Access, scope: Scope, languages: tuple[str, str]) -> Job:
         """Begin with a file that is in its place; what cannot be read is known at once."""
         source, target = languages
+        if sum(job.state in ("waiting", "working") for job in self.of(access)) >= WAITING:
+            raise BadRequest(f"{WAITING} documents of this key are not done yet")
         try:
             open_document(file, options=options_of(source, target))
         except KnnmtError as error:
@@ -205,11 +213,14 @@ class Jobs:
                 return
             except Exception as error:
                 self._fail(job, error)
+            with self._changed:
+                del self._at_work[job.id]
+                self._changed.notify_all()
 
     def _fail(self, job: Job, error: Exception) -> None:
         known = isinstance(error, KnnmtError)
         if not known:
-            log.error("a document failed: %s", type(error).__name__, exc_info=error)
+            log.error("a document failed: %s", where(error))
         message = str(error).replace(f"{self.folder / job.id}/", "") if known else "a fault of the server; see its log"
         with contextlib.suppress(OSError):
             self._save(replace(self._jobs.get(job.id, job), state="failed", error=message))
@@ -218,11 +229,16 @@ class Jobs:
         with self._changed:
             while not self._stopping:
                 self._forget_old()
-                waiting = [job for job in self._jobs.values() if job.state == "waiting"]
-                if waiting:
-                    return min(waiting, key=lambda job: job.created)
+                if waiting := [job for job in self._jobs.values() if self._has_place(job)]:
+                    job = min(waiting, key=lambda job: job.created)
+                    self._at_work[job.id] = job.owner
+                    return job
                 self._changed.wait(3600)
         return None
+
+    def _has_place(self, job: Job) -> bool:
+        taken = sum(owner == job.owner for owner in self._at_work.values())
+        return job.state == "waiting" and job.id not in self._at_work and taken < PLACES_EACH
 
     def _forget_old(self) -> None:
         for job in list(self._jobs.values()):

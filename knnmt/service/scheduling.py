@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from knnmt.service.failures import TooLate
+from knnmt.service.failures import TooLate, where
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class Scheduler:
                 for work in batch:
                     self._answer([work])
                 return
-            log.debug("a text could not be translated", exc_info=True)
+            log.debug("a text could not be translated: %s", where(error))
             batch[0].done.set_exception(error)
             return
         for work, answer in zip(batch, answers, strict=True):

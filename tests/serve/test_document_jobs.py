@@ -1,7 +1,9 @@
 """Documents over HTTP: jobs that end, survive a restart, and are seen by their owner alone."""
 
 import json
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ from serving import copied, serving
 from starlette.testclient import TestClient
 
 from knnmt import Store
+from knnmt.documents.content import DocumentUnit, UnitResult
 from knnmt.models.translation_model import TranslationModel
 from knnmt.serve.settings import ServerSettings
 from knnmt.service.access import Access
+from knnmt.service.failures import BadRequest
 from knnmt.service.jobs import DONE, RECORD, Jobs, whole_results
 from knnmt.service.scopes import Scope
 
@@ -110,6 +114,38 @@ def test_a_job_goes_on_after_a_restart(embedded: TranslationModel, store: Store,
         plain = client.post("/translate", json={"q": lines, "source": "de", "target": "en"}).json()["translatedText"]
     assert len(done) < len(lines) or record["done"] == len(lines)
     assert text == plain
+
+
+def test_a_short_document_does_not_wait_for_another_s_long_ones(tmp_path: Path) -> None:
+    held = threading.Event()
+
+    def slow(_: Scope, client: str, units: Sequence[DocumentUnit]) -> list[UnitResult]:
+        if not client.endswith(modest):
+            held.wait(60)
+        return [UnitResult(unit.source, "machine", 1.0, (), ()) for unit in units]
+
+    def added(owner: str, place: Path) -> str:
+        (place / "text.txt").write_text("Haus")
+        return jobs.add(place, place / "text.txt", Access(name=owner), Scope("engine", ()), ("de", "en")).id
+
+    jobs = Jobs(tmp_path, slow, ["engine"])
+    last = jobs.place()
+    modest = last.name
+    many = [added("greedy", jobs.place()) for _ in range(6)]
+    assert jobs.wait(added("modest", last)).state == "done"
+    held.set()
+    assert {jobs.wait(one).state for one in many} == {"done"}
+    jobs.stop()
+
+
+def test_documents_that_wait_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knnmt.service.jobs.WAITING", 0)
+    jobs = Jobs(tmp_path, lambda *_: [], ["engine"])
+    place = jobs.place()
+    (place / "text.txt").write_text("Haus")
+    with pytest.raises(BadRequest, match="not done yet"):
+        jobs.add(place, place / "text.txt", Access(name="one"), Scope("engine", ()), ("de", "en"))
+    jobs.stop()
 
 
 def test_a_fault_is_told_to_its_owner_and_the_next_job_goes_on(tmp_path: Path) -> None:

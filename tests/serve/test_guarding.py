@@ -67,6 +67,21 @@ def test_bodies_end(embedded: TranslationModel) -> None:
         assert client.post("/translate", files={"q": (None, "x" * 1500)}).status_code == 413
 
 
+def test_a_fault_is_a_500_and_the_log_holds_no_text(
+    embedded: TranslationModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: object, __: object, texts: list[str]) -> None:
+        raise KeyError(texts[0])
+
+    monkeypatch.setattr("knnmt.service.service.answered", broken)
+    with serving(embedded) as client:
+        answer = client.post("/translate", json=SENT | {"q": "Geheimnis"})
+        assert (answer.status_code, list(answer.json())) == (500, ["error"])
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "KeyError" in caplog.text
+    assert "Geheimnis" not in caplog.text + answer.text
+
+
 def test_roles(embedded: TranslationModel, store: Store, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     keys = {role: add_key(file, Access(name=role, role=role)) for role in ("translate", "correct", "admin")}
