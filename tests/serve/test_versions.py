@@ -1,6 +1,7 @@
-"""A store that somebody else changes while it is served: every answer belongs to one version."""
+"""A store that another process changes while it is served: every answer belongs to one version."""
 
-import threading
+import multiprocessing
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from living import corpus_of
@@ -9,39 +10,65 @@ from tiny_models import tiny_model
 
 from knnmt import Corpus, Store, build_store
 from knnmt.store.adding import AddSettings, add_to_store
+from knnmt.store.compacting import compact_store
 from knnmt.store.removing import remove_from_store
+from knnmt.store.settling import compact_tiers
+from knnmt.translate.translator import model_of_store
 
 TEXT = "das ist ein haus"
-CHANGES = 8
+CHANGES = 9
+PROCESSES = multiprocessing.get_context("forkserver")
+
+Held = dict[int, str | None]
 
 
-def change(path: Path, folder: Path, held: dict[int, str | None], done: threading.Event) -> None:
-    """Replace the text's translation again and again, and take it out now and then."""
-    model = tiny_model("marian")
+def change(path: Path, folder: Path, told: Connection) -> None:
+    """Replace the text's translation again and again, take it out now and then, compact; tells what each version has.
+
+    What a version has is told before it is there: whoever sees it may look it up.
+    """
+    store = Store.open(path)
+    model = model_of_store(store, None)
     for number in range(CHANGES):
         corpus = corpus_of(folder, [(TEXT, f"number {number}")], f"change{number}")
-        store = add_to_store(path, model, [corpus], AddSettings(replace=True)).store
-        assert store is not None
-        held[store.manifest.version] = f"number {number}"
+        told.send((store.manifest.version + 1, f"number {number}"))
+        added = add_to_store(path, model, [corpus], AddSettings(replace=True)).store
+        assert added is not None
+        store = added
+        if number % 3 == 1:
+            told.send((store.manifest.version + 1, f"number {number}"))
+            compact_store(path)
+            store = Store.open(path)
         if number % 3 == 2:
+            told.send((store.manifest.version + 1, None))
             store, _ = remove_from_store(path, source_texts=[TEXT])
-            held[store.manifest.version] = None
-    done.set()
+            compact_tiers(path)
+    told.close()
 
 
 def test_every_answer_belongs_to_one_version(tmp_path: Path) -> None:
     (tmp_path / "memory.tsv").write_text(f"{TEXT}\tnumber begin\nwir gehen\twe go\n", encoding="utf-8")
     path = tmp_path / "house"
-    build_store(path, tiny_model("marian"), [Corpus(tmp_path / "memory.tsv")])
-    held: dict[int, str | None] = {Store.open(path).manifest.version: "number begin"}
-    done, seen = threading.Event(), list[tuple[int, str | None]]()
-    with serving(tiny_model("marian"), [("house", path)]) as client:
-        changing = threading.Thread(target=change, args=(path, tmp_path, held, done))
+    model = tiny_model("marian")
+    build_store(path, model, [Corpus(tmp_path / "memory.tsv")])
+    held: Held = {Store.open(path).manifest.version: "number begin"}
+    seen = list[tuple[int, str | None]]()
+    ours, theirs = PROCESSES.Pipe()
+    changing = PROCESSES.Process(target=change, args=(path, tmp_path, theirs), daemon=True)
+    with serving(model, [("house", path)]) as client:
         changing.start()
-        while not done.is_set():
+        theirs.close()
+        while changing.is_alive():
             answer = client.post("/v1/translations", json={"texts": [TEXT, TEXT], "source": "de"}).json()
             for made in answer["translations"]:
                 seen.append((made["versions"]["house"], made["text"] if made["origin"] == "exact" else None))
-        changing.join()
+            while ours.poll():
+                try:
+                    version, text = ours.recv()
+                except EOFError:
+                    break
+                held[version] = text
+    changing.join()
+    assert changing.exitcode == 0
     assert [(version, text) for version, text in seen if held[version] != text] == []
     assert len({version for version, _ in seen}) > 1
