@@ -163,7 +163,7 @@ async def undo(request: Request, identity: str) -> Undone:
 
 
 def pair_for(caller: Caller, asked: InLanguages, text: str, stores: Sequence[str] | None) -> Pair:
-    engines = caller.service.engines(caller.access)
+    engines = caller.service.engines(caller.access, stores)
     if not engines:
         raise BadRequest("this key may use no memory, and so no languages")
     target = asked.target or engines[0].target

@@ -71,19 +71,20 @@ class Service:
             for code in codes
         ]
 
-    def engines(self, access: Access) -> list[Engine]:
-        """Those that the caller may use: with a store that it sees, or without any store."""
-        return [
+    def engines(self, access: Access, stores: Sequence[str] | None = None) -> list[Engine]:
+        """Those that the caller may use, with a store that it sees or without any; first those with a named store."""
+        allowed = [
             engine
             for engine in self.shelf.engines.values()
             if not engine.stores or access.stores is None or any(access.sees(name) for name in engine.stores)
         ]
+        return sorted(allowed, key=lambda engine: not set(stores or ()) & set(engine.stores))
 
     def pair(
         self, access: Access, source: str, target: str, text: str = "", stores: Sequence[str] | None = None
     ) -> Pair:
         """The engine for two languages as a client writes them; of several, one with a store that is asked for."""
-        engines = sorted(self.engines(access), key=lambda engine: not set(stores or ()) & set(engine.stores))
+        engines = self.engines(access, stores)
         found = best_match(target, [engine.target for engine in engines])
         if found is None:
             raise BadRequest(f"{target} is not supported")
