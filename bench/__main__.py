@@ -17,13 +17,15 @@ from bench.building import build_against_forward
 from bench.growing import growing
 from bench.memory import peak_memory
 from bench.peers import peers
+from bench.placement import placement
 from bench.rewriting import rewriting
 from bench.scale import scale
 from bench.searching import DIMENSIONS, SIZES, searching
 from bench.serving import serving
 from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, where_time_goes
 from bench.unit_costs import unit_costs
-from knnmt.errors import KnnmtError
+from knnmt.cli.demo import MODEL
+from knnmt.errors import KnnmtError, SettingsError
 
 ADDED_TO = 1_000_000
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -41,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     ),
     "adding": lambda arguments: adding(ADDED_TO, arguments.repeats),
     "peers": lambda arguments: peers(plan_of(arguments), arguments.knn_transformers),
+    "placement": lambda arguments: placement(arguments.model or MODEL, arguments.tagged),
     "growing": lambda arguments: growing(arguments.additions),
     "memory": lambda arguments: peak_memory(arguments.entries),
     "rewriting": lambda _: rewriting(),
@@ -59,8 +62,9 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
 def main() -> None:
     arguments = parser().parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in arguments.names or [name for name in BENCHMARKS if name != "peers" or arguments.knn_transformers]:
+    for name in arguments.names or runnable(arguments):
         try:
+            check_given(name, arguments)
             results[name] = BENCHMARKS[name](arguments)
         except KnnmtError as error:
             print(error, file=sys.stderr)
@@ -69,6 +73,17 @@ def main() -> None:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
         if name == "translating":
             draw(results[name], arguments.plot)
+
+
+def runnable(arguments: argparse.Namespace) -> list[str]:
+    """All but those that need something that was not given."""
+    given = {"peers": arguments.knn_transformers, "placement": arguments.tagged}
+    return [name for name in BENCHMARKS if name not in given or given[name]]
+
+
+def check_given(name: str, arguments: argparse.Namespace) -> None:
+    if name == "placement" and arguments.tagged is None:
+        raise SettingsError("--tagged is missing: an XLIFF whose targets are a human's, with tags")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -80,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--corrections", type=int, default=60, help="one after another, where serving is measured")
     parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
     parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
+    parser.add_argument("--tagged", type=Path, metavar="XLIFF", help="human translations with tags, for placement")
     parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
     group = parser.add_argument_group("searching")
     group.add_argument("--size", type=int, action="append", help="entries; again for more rows (10⁵, 10⁶ and 10⁷)")

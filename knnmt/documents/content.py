@@ -37,6 +37,7 @@ class DocumentUnit:
     place: str  # for messages: "manual.xlf: unit 12"
     context: str | None = None  # msgctxt, id or name: the same text elsewhere may mean something else
     existing: Content | None = None  # an unfinished translation that the document has
+    has_lines: bool = False  # its line breaks and runs of spaces are part of the text, and not of the file's layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def piece_of(line: str, options: DocumentOptions, place: str) -> Piece:
         raise DocumentError(f"{place}: {error}") from error
     if not text or (existing.strip() and not options.all_units):
         return line
-    unit = DocumentUnit(0, (text,), place, None, (existing,) if existing.strip() else None)
+    unit = DocumentUnit(0, (text,), place, None, (existing,) if existing.strip() else None, has_lines=True)
     return Slot((unit,), partial(written, line, source, target, new_name, end))
 
 

@@ -35,6 +35,21 @@ KINDS: dict[str, Opener] = {
 }
 
 
+# Endings of one kind and one way of writing it: a template `.pot` becomes a `.po`.
+SAME = (
+    frozenset({".xlf", ".xliff"}),
+    frozenset({".po", ".pot"}),
+    frozenset({".html", ".htm"}),
+    frozenset({".md", ".markdown"}),
+)
+
+
+def is_same_kind(source: Path, target: Path) -> bool:
+    """Whether a document can be written under a name without becoming something else."""
+    endings = {ending_of(source), ending_of(target)}
+    return len(endings) == 1 or any(endings <= same for same in SAME)
+
+
 def open_document(path: Path, *, options: DocumentOptions | None = None) -> Document:
     """The document at `path`, unpacked where its name ends in .gz."""
     check_readable(path)

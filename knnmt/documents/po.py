@@ -157,7 +157,8 @@ class Message:
 
     def unit(self, source: Statement, target: Statement | None) -> DocumentUnit:
         existing = (target.text,) if target is not None and target.text.strip() else None
-        return DocumentUnit(0, (around(source.text)[1],), self.place, self.entry.text_of("msgctxt"), existing)
+        context = self.entry.text_of("msgctxt")
+        return DocumentUnit(0, (around(source.text)[1],), self.place, context, existing, has_lines=True)
 
     def written(self, keywords: list[tuple[str, Statement]], which: list[int], results: tuple[UnitResult, ...]) -> str:
         lines: list[str] = []

@@ -147,7 +147,8 @@ class Table:
         existing = self.text_of(row.cells[columns.target]) if columns.target is not None else ""
         if not source or (existing.strip() and not self.options.all_units):
             return self.with_target(row, columns, None).written(self.separator)
-        unit = DocumentUnit(0, (source,), self.place(row), None, (existing,) if existing.strip() else None)
+        old = (existing,) if existing.strip() else None
+        unit = DocumentUnit(0, (source,), self.place(row), None, old, has_lines=True)
         return Slot((unit,), partial(self.written, row, columns))
 
     def written(self, row: Row, columns: Columns, results: tuple[UnitResult, ...]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from knnmt.documents.document import DocumentOptions, Piece, SplicedDocument
-from knnmt.documents.xliff_units import MATCHES, Setting, Unit1, Unit2, with_attributes
+from knnmt.documents.xliff_units import MATCHES, Setting, Unit1, Unit2, preserves, with_attributes
 from knnmt.errors import DocumentError
 from knnmt.scanning.xml_text import ITS, Node, Scopes, XmlText, open_xml
 from knnmt.text.languages import listed
@@ -75,6 +75,7 @@ class Frame:
     translate: bool = True
     wanted: bool = True
     target_lang: str = ""
+    has_lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,9 @@ class Walk:
             target_lang = languages[1] or self.options.target_lang or ""
             if wanted and target_lang and not languages[1]:
                 yield Node(node.kind, node.start, node.opened, with_attributes(node.tag, {target_name: target_lang}))
-        self.frames.append(Frame(translates(node, frame.translate), wanted, target_lang))
+        self.frames.append(
+            Frame(translates(node, frame.translate), wanted, target_lang, preserves(node, frame.has_lines))
+        )
 
     def language_attributes(self, node: Node) -> tuple[str, str]:
         """The names of the attributes by which an element says its languages; empty where it does not."""
@@ -184,6 +187,7 @@ class Walk:
             f"{self.document.xml.path}: unit {node.get('id') or self.units}",
             self.scopes.prefix_of(ITS),
             self.scopes.prefix_of(MATCHES),
+            frame.has_lines,
         )
         yield (Unit1 if self.document.generation == 1 else Unit2).of(node, setting)
 

@@ -29,6 +29,7 @@ class Setting:
     place: str
     its: str | None  # the prefixes that are bound to the namespaces of ITS and of matches
     mtc: str | None
+    has_lines: bool = False  # xml:space="preserve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ class Part:
     existing: Passage | None = None
     number: int = 1  # of the segment in its unit
 
-    def units(self, place: str) -> Iterator[DocumentUnit]:
+    def units(self, place: str, has_lines: bool) -> Iterator[DocumentUnit]:
         for inner in self.passage.parts():
             old = self.existing.content if self.existing is not None and inner is self.passage else None
-            yield DocumentUnit(0, inner.content, place, self.context, old)
+            yield DocumentUnit(0, inner.content, place, self.context, old, has_lines)
 
     @property
     def count(self) -> int:
@@ -86,8 +87,12 @@ class UnitWriter:
     parts: list[Part] = field(default_factory=list)
 
     def slot(self) -> Slot | None:
-        units = tuple(unit for part in self.parts for unit in part.units(self.setting.place))
+        units = tuple(unit for part in self.parts for unit in part.units(self.setting.place, self.has_lines))
         return Slot(units, self.written) if units else None
+
+    @property
+    def has_lines(self) -> bool:
+        return preserves(self.node, self.setting.has_lines)
 
     def written(self, results: tuple[UnitResult, ...]) -> str:
         given = iter(results)
@@ -314,6 +319,12 @@ class Unit2(UnitWriter):
                 sides = self.match_sides(match, written.part.source.prefix)
                 text = f"<{prefix}:match {facts}>{sides}</{prefix}:match>"
                 yield "" if self.has(text) else text
+
+
+def preserves(node: Node, inherited: bool) -> bool:
+    """Whether white space in an element is part of its text."""
+    said = node.get("xml:space")
+    return said == "preserve" if said else inherited
 
 
 def has_text(passage: Passage) -> bool:

@@ -21,6 +21,7 @@ from knnmt.translate.pieces import Piece, fitting, translate_pieces
 from knnmt.translate.translator import Translator
 from knnmt.units import doubts
 from knnmt.units.flat import Flat, Span, flattened, joined, white
+from knnmt.units.lines import hard_breaks, is_wrapped, line_ends, wrapped, wrapping_of
 from knnmt.units.links import Matrix, is_thing
 from knnmt.units.mending import Mended, mended
 from knnmt.units.outcomes import UnitOutcome
@@ -90,7 +91,7 @@ class UnitTranslator:
             yield Piece(work.flat, whole, work.known.target, is_done=True)
             return
         language = base_language(self.translator.translation_model.source_lang)
-        for first, last in sentences(work.flat, language):
+        for first, last in sentences(work.flat, language, has_lines=work.unit.has_lines):
             spans = clauses(work.flat, (first, last), self.fits)
             for span in spans:
                 yield self.piece_of(work.flat, span, [doubts.TOO_LONG] if len(spans) > 1 else [])
@@ -144,6 +145,8 @@ class UnitTranslator:
         if not is_known:
             work.flags += [flag for piece in work.pieces for flag in piece.flags]
         work.flags += doubts.doubts_of(work.flat.text(), target.text())
+        if work.unit.has_lines and len(hard_breaks(work.flat)) > line_ends(target):
+            work.flags.append(doubts.LINES_DIFFER)
         result = UnitResult(
             content,
             "exact" if is_known else "machine",
@@ -188,13 +191,18 @@ class UnitTranslator:
         """The translations of a unit's pieces as one, with the source's white space around and between them."""
         words: list[str] = []
         gaps: list[tuple[str | Tag, ...]] = [(white(work.flat.gaps[0]),)]
+        how = wrapping_of(work.flat) if work.unit.has_lines else None
+        runs: list[Span] = []
         for piece, target in zip(work.pieces, targets, strict=True):
             if words and target.words:
                 gaps[-1] = (between(work.flat, piece.span[0], words[-1], target.words[0]),)
+            if is_wrapped(work.flat, piece.span):
+                runs.append((len(words), len(words) + len(target.words)))
             words += target.words
             gaps += target.gaps[1:]
         gaps[-1] = (white(work.flat.gaps[-1]),) if words else ("",)
-        return Flat(tuple(words), tuple(gaps))
+        whole = Flat(tuple(words), tuple(gaps))
+        return wrapped(whole, runs, how) if how else whole
 
     def content_of(self, work: Work, target: Flat, links: Sequence[Matrix | None]) -> Content:
         """The translation with the tags of the source."""

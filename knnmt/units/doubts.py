@@ -16,6 +16,7 @@ MUCH_LONGER = "much longer"
 MUCH_SHORTER = "much shorter"
 REPEATED = "repeated phrase"
 COPY = "untranslated copy"
+LINES_DIFFER = "line breaks differ"
 TOO_LONG = "source too long"
 NOT_FINISHED = "translation not finished"
 NOT_TRANSLATED_INSIDE = "text inside a placeholder"
@@ -23,7 +24,8 @@ NOT_TRANSLATED_INSIDE = "text inside a placeholder"
 # How bad each is: the sum over a unit's flags, with its log-probability, orders a report.
 WEIGHTS = {
     NOT_FINISHED: 5.0, PLACEHOLDER_RESTORED: 5.0, PLACEHOLDER_ADDED: 5.0, NUMBER_DIFFERS: 4.0, REPEATED: 4.0,
-    MUCH_SHORTER: 3.0, MUCH_LONGER: 3.0, COPY: 3.0, TAG_GUESSED: 2.0, TOO_LONG: 2.0, NOT_TRANSLATED_INSIDE: 2.0,
+    MUCH_SHORTER: 3.0, MUCH_LONGER: 3.0, COPY: 3.0, TAG_GUESSED: 2.0, LINES_DIFFER: 2.0, TOO_LONG: 2.0,
+    NOT_TRANSLATED_INSIDE: 2.0,
 }  # fmt: skip
 
 LONGER, SHORTER = 2.5, 0.4  # as a factor of the source's length

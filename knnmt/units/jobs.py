@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from knnmt.documents.kinds import is_same_kind
 from knnmt.errors import SettingsError
 from knnmt.files import check_writable
 from knnmt.text.inputs import ending_of
@@ -39,7 +40,7 @@ def check_target(source: Path, target: Path, *, over: bool) -> None:
     check_writable(target, "-o")
     if source.exists() and target.exists() and source.samefile(target):
         raise SettingsError(f"-o {target}: it is the document itself; write the translation elsewhere")
-    if ending_of(source) != ending_of(target):
+    if not is_same_kind(source, target):
         raise SettingsError(f"-o {target}: must end in {ending_of(source) or 'nothing'}, as {source} does")
     if target.exists() and not over:
         raise SettingsError(f"-o {target}: there already; --force writes over it")

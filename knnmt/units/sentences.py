@@ -1,26 +1,28 @@
 """Sentences of a unit, and clauses of a sentence that is longer than a model can take."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import accumulate, pairwise
 
 from sentencex import segment
 
 from knnmt.units.flat import Flat, Span, white
+from knnmt.units.lines import ends_of_lines
 
 INITIAL = re.compile(r"(?:^|\s)[^\W\d_]\.\s+$")  # an initial or `M.`: no sentence ends there
 CLAUSE_ENDS = ("。．.!?！？", ";；:：", ",，、–—-)）]】»”", "")  # the best places to split first; at last, any word
 LETTERS = re.compile(r"[^\W\d_]")
 
 
-def sentences(flat: Flat, language: str | None) -> list[Span]:
-    """Runs of words that are a sentence each; together they are all words."""
+def sentences(flat: Flat, language: str | None, *, has_lines: bool = False) -> list[Span]:
+    """Runs of words that are a sentence each, or a line if lines matter; together they are all words."""
     if not flat.words:
         return []
     ends = word_ends(flat)
     cuts = {at for end in boundaries(flat.white_text(), language) if (at := ends.get(end)) is not None}
-    bounds = sorted(cuts - {0, len(flat.words)})
-    return joined_to_text(flat, [*pairwise([0, *bounds, len(flat.words)])])
+    lines = {*ends_of_lines(flat)} if has_lines else set[int]()
+    bounds = sorted((cuts | lines) - {0, len(flat.words)})
+    return joined_to_text(flat, [*pairwise([0, *bounds, len(flat.words)])], lines)
 
 
 def boundaries(text: str, language: str | None) -> Iterator[int]:
@@ -44,15 +46,15 @@ def word_ends(flat: Flat) -> dict[int, int]:
     return ends
 
 
-def joined_to_text(flat: Flat, spans: list[Span]) -> list[Span]:
+def joined_to_text(flat: Flat, spans: list[Span], lines: Collection[int]) -> list[Span]:
     """Runs without a letter, such as `1.`, go with what follows, else with what is before: alone they say nothing."""
     merged: list[Span] = []
     for first, last in spans:
-        if merged and not has_letters(flat, merged[-1]) and not breaks(flat, first):
+        if merged and not has_letters(flat, merged[-1]) and not breaks(flat, first, lines):
             merged[-1] = (merged[-1][0], last)
         else:
             merged.append((first, last))
-    if len(merged) > 1 and not has_letters(flat, merged[-1]) and not breaks(flat, merged[-1][0]):
+    if len(merged) > 1 and not has_letters(flat, merged[-1]) and not breaks(flat, merged[-1][0], lines):
         merged[-2:] = [(merged[-2][0], merged[-1][1])]
     return merged
 
@@ -61,9 +63,9 @@ def has_letters(flat: Flat, span: Span) -> bool:
     return any(LETTERS.search(word) for word in flat.words[slice(*span)])
 
 
-def breaks(flat: Flat, at: int) -> bool:
-    """Whether a line ends in a gap."""
-    return "\n" in white(flat.gaps[at])
+def breaks(flat: Flat, at: int, lines: Collection[int]) -> bool:
+    """Whether a line or a column ends in a gap."""
+    return at in lines or "\n" in white(flat.gaps[at])
 
 
 def clauses(flat: Flat, span: Span, fits: Callable[[str], bool]) -> list[Span]:

@@ -1,114 +1,29 @@
-"""XLIFF of both generations, translated: tables of units, files of strangers, and the official schemas."""
+"""XLIFF of both generations, translated: tables of units, files of strangers."""
 
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from rewriting import capitals, identity, message, opened, rewritten, sources, texts
+from rewriting import identity, message, opened, rewritten, sources, texts
+from xliff_files import (
+    MACHINE,
+    STATE_2,
+    UNITS_1,
+    UNITS_2,
+    file_1,
+    file_2,
+    unit_1,
+    with_everything,
+)
 from xml_readers import peak_memory
 
-from knnmt.documents.content import DocumentUnit, Match, Tag, UnitResult, plain_text
+from knnmt.documents.content import Tag, UnitResult, plain_text
 from knnmt.text.corpus import Corpus, Skipped
 
-NAMESPACE_1 = "urn:oasis:names:tc:xliff:document:1.2"
-NAMESPACE_2 = "urn:oasis:names:tc:xliff:document:2.0"
-MACHINE = 'state="needs-review-translation" state-qualifier="mt-suggestion"'
-STATE_2 = 'state="initial" subState="knnmt:machine"'
-
-
-def file_1(body: str, attributes: str = 'source-language="de" target-language="en"') -> str:
-    return (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<xliff version="1.2" xmlns="{NAMESPACE_1}">'
-        f'<file original="a.html" datatype="html" {attributes}><body>{body}</body></file></xliff>\n'
-    )
-
-
-def file_2(body: str, attributes: str = 'srcLang="de" trgLang="en"', version: str = "2.0") -> str:
-    return f'<xliff xmlns="{NAMESPACE_2}" version="{version}" {attributes}>\n<file id="f">{body}</file>\n</xliff>'
-
-
-def unit_1(inside: str, attributes: str = "") -> str:
-    return f'<trans-unit id="1"{attributes}>{inside}</trans-unit>'
-
-
 # What is read and written
-
-
-UNITS_1 = [
-    # no target, an empty one, an unfinished one, a finished one
-    ("<source>eins</source>", f"<source>eins</source><target {MACHINE}>EINS</target>"),
-    ("\n  <source>eins</source>\n", f"\n  <source>eins</source>\n  <target {MACHINE}>EINS</target>\n"),
-    ("<source>eins</source><target/>", f"<source>eins</source><target {MACHINE}>EINS</target>"),
-    (
-        "<source>eins</source><target xml:lang='en' state='new' >alt</target><note>n</note>",
-        "<source>eins</source><target xml:lang='en' state=\"needs-review-translation\" "
-        'state-qualifier="mt-suggestion">EINS</target><note>n</note>',
-    ),
-    ("<source>eins</source><target>one</target>", "<source>eins</source><target>one</target>"),
-    ('<source>a</source><target state="final">b</target>', '<source>a</source><target state="final">b</target>'),
-    # nothing to translate
-    ("<source/>", "<source/>"),
-    ("<source> \n </source>", "<source> \n </source>"),
-    ("<note>n</note>", "<note>n</note>"),
-    # inline elements
-    (
-        '<source>a <g id="1">b <g id="2">c</g></g><x id="3"/> d</source>',
-        f'<source>a <g id="1">b <g id="2">c</g></g><x id="3"/> d</source><target {MACHINE}>'
-        'A <g id="1">B <g id="2">C</g></g><x id="3"/> D</target>',
-    ),
-    (
-        '<source>a<bpt id="1">&lt;a t="<sub>der <x id="9"/> Titel</sub>"></bpt>b<ept id="1">&lt;/a></ept></source>',
-        '<source>a<bpt id="1">&lt;a t="<sub>der <x id="9"/> Titel</sub>"></bpt>b<ept id="1">&lt;/a></ept></source>'
-        f'<target {MACHINE}>A<bpt id="1">&lt;a t="<sub>DER <x id="9"/> TITEL</sub>"></bpt>B<ept id="1">&lt;/a></ept>'
-        "</target>",
-    ),
-    (
-        '<source>a <mrk mtype="protected">Foo</mrk> <mrk mtype="term">b</mrk> <ph id="1">%s</ph></source>',
-        '<source>a <mrk mtype="protected">Foo</mrk> <mrk mtype="term">b</mrk> <ph id="1">%s</ph></source>'
-        f'<target {MACHINE}>A <mrk mtype="protected">Foo</mrk> <mrk mtype="term">B</mrk> <ph id="1">%s</ph></target>',
-    ),
-    # references, CDATA, processing instructions, comments, line ends
-    (
-        "<source>a &amp; b &lt; c&#160;d &quot;e&quot;</source>",
-        "<source>a &amp; b &lt; c&#160;d &quot;e&quot;</source>"
-        f"<target {MACHINE}>A &amp; B &lt; C&#160;D &quot;E&quot;</target>",
-    ),
-    (
-        "<source><![CDATA[a < b & c]]></source>",
-        f"<source><![CDATA[a < b & c]]></source><target {MACHINE}><![CDATA[A < B & C]]></target>",
-    ),
-    (
-        "<source>a<?br here?>b<!-- c -->d</source>",
-        f"<source>a<?br here?>b<!-- c -->d</source><target {MACHINE}>A<?br here?>BD</target>",
-    ),
-    ("<source>a\r\nb</source>", f"<source>a\r\nb</source><target {MACHINE}>A\r\nB</target>"),
-    # segments
-    (
-        '<source>a. b.</source><seg-source><mrk mtype="seg" mid="0">a.</mrk> <mrk mtype="seg" mid="1">b.</mrk>'
-        "</seg-source>",
-        '<source>a. b.</source><seg-source><mrk mtype="seg" mid="0">a.</mrk> <mrk mtype="seg" mid="1">b.</mrk>'
-        f'</seg-source><target {MACHINE}><mrk mtype="seg" mid="0">A.</mrk> <mrk mtype="seg" mid="1">B.</mrk></target>',
-    ),
-    (
-        '<source>a. b.</source><seg-source><g id="1"><mrk mtype="seg" mid="0">a.</mrk> <mrk mtype="seg" mid="1">b.</mrk>'
-        '</g></seg-source><target><g id="1"><mrk mtype="seg" mid="0">one.</mrk> <mrk mtype="seg" mid="1"/></g></target>',
-        '<source>a. b.</source><seg-source><g id="1"><mrk mtype="seg" mid="0">a.</mrk> <mrk mtype="seg" mid="1">b.</mrk>'
-        f'</g></seg-source><target {MACHINE}><g id="1"><mrk mtype="seg" mid="0">one.</mrk> '
-        '<mrk mtype="seg" mid="1">B.</mrk></g></target>',
-    ),
-    # an alternative is no target, and another namespace is no unit's
-    (
-        '<source>a</source><alt-trans><source>x</source><target>y</target></alt-trans><o:target xmlns:o="o">z</o:target>',
-        f"<source>a</source><target {MACHINE}>A</target><alt-trans><source>x</source><target>y</target></alt-trans>"
-        '<o:target xmlns:o="o">z</o:target>',
-    ),
-]
 
 
 @pytest.mark.parametrize(("inside", "expected"), UNITS_1)
@@ -119,36 +34,6 @@ def test_units_of_xliff_1(tmp_path: Path, inside: str, expected: str, encoding: 
         for text in (inside, expected)
     )
     assert rewritten(opened(tmp_path, "a.xlf", before.encode(encoding))) == after.encode(encoding)
-
-
-UNITS_2 = [
-    ("<segment><source>a</source></segment>", f"<segment {STATE_2}><source>a</source><target>A</target></segment>"),
-    (
-        '<segment id="s" state="translated"><source>a</source><target/></segment>',
-        '<segment id="s" state="initial" subState="knnmt:machine"><source>a</source><target>A</target></segment>',
-    ),
-    (
-        '<segment state="final"><source>a</source><target>b</target></segment>',
-        '<segment state="final"><source>a</source><target>b</target></segment>',
-    ),
-    (
-        '<segment><source>a</source><target order="2">b</target></segment><ignorable><source> x </source></ignorable>',
-        f'<segment {STATE_2}><source>a</source><target order="2">A</target></segment>'
-        "<ignorable><source> x </source></ignorable>",
-    ),
-    (
-        '<segment><source>a <pc id="1">b <mrk id="m" translate="no">c</mrk></pc> <ph id="2"/><cp hex="0001"/></source>'
-        "</segment>",
-        f'<segment {STATE_2}><source>a <pc id="1">b <mrk id="m" translate="no">c</mrk></pc> <ph id="2"/>'
-        '<cp hex="0001"/></source><target>A <pc id="1">B <mrk id="m" translate="no">c</mrk></pc> <ph id="2"/>'
-        '<cp hex="0001"/></target></segment>',
-    ),
-    (
-        '<segment><source>a <sm id="m" translate="no"/>b <ph id="1"/> c<em startRef="m"/> d</source></segment>',
-        f'<segment {STATE_2}><source>a <sm id="m" translate="no"/>b <ph id="1"/> c<em startRef="m"/> d</source>'
-        '<target>A <sm id="m" translate="no"/>b <ph id="1"/> c<em startRef="m"/> D</target></segment>',
-    ),
-]
 
 
 @pytest.mark.parametrize(("inside", "expected"), UNITS_2)
@@ -208,11 +93,6 @@ def test_the_unit_knows_its_place_and_name(tmp_path: Path) -> None:
 
 
 # States, confidence, matches
-
-
-def with_everything(unit: DocumentUnit) -> UnitResult:
-    match = Match("a & b", "c < d", 81.5, "house")
-    return UnitResult(capitals(unit).target, "machine", 0.75, (match,))
 
 
 def test_confidence_and_matches_of_xliff_1(tmp_path: Path) -> None:
@@ -374,33 +254,3 @@ def test_what_was_written_is_read_by_build(tmp_path: Path) -> None:
     assert [(unit.source, unit.target) for unit in units] == [("a b", "A B")]
     (unit,) = opened(tmp_path, "c.xlf", file_1(body)).units()
     assert plain_text(unit.source) == "a b"
-
-
-# The official schemas, which are not part of this project
-
-
-SCHEMAS = os.environ.get("KNNMT_XLIFF_SCHEMAS", "")
-
-
-@pytest.mark.skipif(not SCHEMAS, reason="KNNMT_XLIFF_SCHEMAS names no folder with the schemas of OASIS")
-@pytest.mark.skipif(shutil.which("xmllint") is None, reason="xmllint is not installed")
-@pytest.mark.parametrize("generation", [1, 2])
-def test_what_is_written_meets_the_schema(tmp_path: Path, generation: int) -> None:
-    """The folder has `1.2/xliff-core-1.2-transitional.xsd` and `2.1/all.xsd`, which imports core, matches and ITS."""
-    schema = Path(SCHEMAS) / ("1.2/xliff-core-1.2-transitional.xsd" if generation == 1 else "2.1/all.xsd")
-    table = UNITS_1 if generation == 1 else UNITS_2
-    checked = 0
-    for inside, _ in table:
-        before = file_1(unit_1(inside)) if generation == 1 else file_2(f'<unit id="u">{inside}</unit>', version="2.1")
-        if "<source" not in inside or not is_valid(schema, before, tmp_path):
-            continue  # a table's rows also hold what the schema has not
-        after = rewritten(opened(tmp_path, "a.xlf", before), with_everything).decode()
-        assert is_valid(schema, after, tmp_path), after
-        checked += 1
-    assert checked > len(table) // 2
-
-
-def is_valid(schema: Path, document: str, folder: Path) -> bool:
-    (folder / "checked.xlf").write_bytes(document.encode())
-    command = ["xmllint", "--noout", "--nonet", "--schema", str(schema), str(folder / "checked.xlf")]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0

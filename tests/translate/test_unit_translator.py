@@ -1,6 +1,7 @@
 """Units translated: tags and placeholders once, what is known taken over, doubts said."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,24 @@ def test_sentences_are_translated_one_by_one_and_joined_as_they_were(embedded: T
     results = UnitTranslator(fake).translate(units_of("  Das ist gut.\n\nNein!  Nein! "))
     assert shown(results[0].target) == "  That is good.\n\nNo!  No! "
     assert sorted(set(fake.seen)) == ["Das ist gut.", "Nein!"]
+
+
+def test_lines_stay_where_they_matter(embedded: TranslationModel) -> None:
+    text = "Aufruf: a [WAHL]\n  -h, --help   zeigt <b>Hilfe</b>\n  -V\tNummer"
+    unit = DocumentUnit(1, marked(text), "here", has_lines=True)
+    fake = Fake(embedded)
+    result = UnitTranslator(fake).translate([unit])[0]
+    assert (shown(result.target), result.flags) == (text, ("untranslated copy",))
+    assert fake.seen == ["Aufruf: a [WAHL]", "-h, --help", "zeigt Hilfe", "-V", "Nummer"]
+    assert shown(UnitTranslator(Fake(embedded)).translate([replace(unit, has_lines=False)])[0].target) != text
+
+
+def test_wrapped_lines_are_one_sentence_and_wrapped_again(embedded: TranslationModel) -> None:
+    source = "Das ist ein langer Satz, der bei vierzig\nZeichen umbrochen wurde, weil er lang ist."
+    fake = Fake(embedded, {source.replace("\n", " "): "This is a long sentence that was wrapped at forty, being long."})
+    result = UnitTranslator(fake).translate([DocumentUnit(1, (source,), "here", has_lines=True)])[0]
+    assert shown(result.target) == "This is a long sentence that was wrapped\nat forty, being long."
+    assert result.flags == ()
 
 
 def test_a_lost_placeholder_is_decoded_again_with_masks(embedded: TranslationModel) -> None:
