@@ -60,11 +60,21 @@ def check_writable(file: Path, flag: str) -> None:
         raise SettingsError(f"{flag} {file}: a folder, not a file")
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What goes wrong inside names the file: of a write to a full disk, the system itself does not say where."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def write_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file, then rename it to `path`."""
     temporary = path.with_name(f".{path.name}.partial")
     try:
-        with temporary.open("wb") as file:
+        with naming(path), temporary.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -89,8 +89,8 @@ def checked_jobs(
     if report is not None:
         check_report(report)
     for file in files:
-        opener_for(file)
         check_readable(file)
+        opener_for(file)
     jobs = jobs_of(files, place)
     check_jobs(jobs, force=settings.force, resume=settings.resume)
     return jobs
@@ -110,6 +110,7 @@ def translate_documents(
     from knnmt.translate.document_runs import DocumentTranslator
 
     run = DocumentTranslator(translator, settings, report=report, show_progress=sys.stderr.isatty())
+    run.check(jobs)
     for source, target in jobs:
         if run.is_done(target):
             errors.print(f"{target}: there already; nothing to resume")

@@ -1,6 +1,7 @@
 """Whole documents translated: read, translated unit by unit, written whole or not at all; a killed run can go on."""
 
 import gzip
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -46,12 +47,19 @@ class DocumentTranslator:
     def translate(self, jobs: Sequence[tuple[Path, Path]]) -> Report:
         """Translate each source to its target."""
         check_jobs(jobs, force=self.settings.force, resume=self.settings.resume)
+        self.check(jobs)
         for source, target in jobs:
             if not self.is_done(target):
                 self.translate_one(self.open(source), target)
         if self.report_file is not None:
             self.report.write(self.report_file)
         return self.report
+
+    def check(self, jobs: Sequence[tuple[Path, Path]]) -> None:
+        """Of several documents, read each before the first is translated: none must fail after hours of work."""
+        for source, target in jobs[1:]:
+            if not self.is_done(target):
+                deque(self.open(source).units(), maxlen=0)
 
     def is_done(self, target: Path) -> bool:
         """Whether a run that goes on has finished this file before."""

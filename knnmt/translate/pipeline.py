@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 TASK = re.compile(r"translation(?:_(\w+)_to_(\w+))?")
 WITHOUT_EFFECT = ("truncation", "clean_up_tokenization_spaces", "return_text")  # what they ask for is always done
+ALWAYS_ONE = ("num_return_sequences",)  # a translation for each text
 BLOCK = 64  # texts of a generator that are translated together, unless `batch_size` says otherwise
 
 Translated = list[dict[str, str]]
@@ -135,21 +136,18 @@ class TranslationPipeline:
         src_lang: str | None = None,
         tgt_lang: str | None = None,
         num_beams: int | None = None,
-        max_length: int | None = None,
         **others: Any,
     ) -> list[Translation]:
-        for name in others:
-            if name not in WITHOUT_EFFECT:
-                raise SettingsError(f"pipeline: {name}= is not known here; attach_retrieval leaves generate to you")
+        asked = generation_options(others)
         translator = self._translator(src_lang, tgt_lang, num_beams)
         settings = translator.model.generation_config
-        before = settings.max_length
         with lock_of(translator.model):
+            before = {name: getattr(settings, name, None) for name in asked}
             try:
-                settings.max_length = max_length or before
+                settings.update(**asked)
                 return translator.translations(texts)
             finally:
-                settings.max_length = before
+                settings.update(**before)
 
     def _translator(self, source: str | None, target: str | None, beam: int | None) -> Translator:
         """The translator with what a call asks for beyond what the pipeline was made with."""
@@ -167,6 +165,18 @@ class TranslationPipeline:
             settings, changed = replace(settings, beam=beam), True
         own = self.translator
         return Translator(model, own.retriever, settings, own.mixer) if changed else own
+
+
+def generation_options(options: dict[str, Any]) -> dict[str, Any]:
+    """What one call asks of generation, as the model's own configuration would say it."""
+    from transformers import GenerationConfig
+
+    asked = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT and value is not None}
+    for name in asked:
+        if name.startswith("_") or name in ALWAYS_ONE or not hasattr(GenerationConfig(), name):
+            raise SettingsError(f"pipeline: {name}= is not known here; attach_retrieval leaves generate to you")
+    new = asked.pop("max_new_tokens", None)
+    return asked if new is None else asked | {"max_length": new + 1}  # the start token counts
 
 
 def record(translation: Translation) -> dict[str, str]:

@@ -84,10 +84,14 @@ class UnitTranslator:
             return None
         return self.lookup.exact(work.flat.text(), context=work.unit.context)
 
+    def is_taken(self, work: Work) -> bool:
+        """Whether the memory's own translation is the unit's."""
+        return work.known is not None and self.options.exact_matches == "use"
+
     def pieces_of(self, work: Work) -> Iterator[Piece]:
         """What is translated by itself: nothing of a unit that is known, or without any letter to translate."""
         whole = (0, len(work.flat.words))
-        if work.known is not None and self.options.exact_matches == "use":
+        if work.known is not None and self.is_taken(work):
             yield Piece(work.flat, whole, work.known.target, is_done=True)
             return
         language = base_language(self.translator.translation_model.source_lang)
@@ -141,7 +145,7 @@ class UnitTranslator:
         content = self.content_of(work, target, [piece.links for piece in pieces])
         tokens = sum(piece.tokens for piece in work.pieces)
         total = sum(piece.log_probability for piece in work.pieces)
-        is_known = work.known is not None and self.options.exact_matches == "use"
+        is_known = self.is_taken(work)
         if not is_known:
             work.flags += [flag for piece in work.pieces for flag in piece.flags]
         work.flags += doubts.doubts_of(work.flat.text(), target.text())
@@ -172,7 +176,7 @@ class UnitTranslator:
             return None
         pieces = [piece for piece in work.pieces if piece.translation is not None]
         if not pieces:
-            return 1.0 if work.known is not None and self.options.exact_matches == "use" else None
+            return 1.0 if self.is_taken(work) else None
         total = sum(self.share_of_piece(piece) for piece in pieces)
         return round(total / max(1, sum(piece.tokens for piece in pieces)), 4)
 
@@ -182,7 +186,16 @@ class UnitTranslator:
         return sum(self.translator.memory_shares(translation))
 
     def mended(self, work: Work, piece: Piece, links: Matrix | None) -> Mended:
-        """A piece's translation with every placeholder as often as the source has it."""
+        """A piece's translation with every placeholder as often as the source has it.
+
+        A person's own "three" for 3 stays.
+        """
+        if (
+            work.known is not None
+            and self.options.exact_matches == "use"
+            and all(one.is_number for one in balance(piece.source, piece.target).lost)
+        ):
+            return Mended(piece.pair.target, links)
         mend = mended(piece.pair.source, piece.pair.target, links)
         work.flags += mend.flags
         return mend

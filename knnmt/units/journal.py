@@ -13,6 +13,7 @@ from typing import Any
 
 from knnmt.documents.content import Content, Match, Tag, UnitResult
 from knnmt.errors import SettingsError
+from knnmt.files import naming
 from knnmt.units.jobs import journal_of
 from knnmt.units.outcomes import UnitOutcome
 
@@ -37,9 +38,10 @@ class Journal:
         whole = 0
         with self.path.open("rb") as file:
             for line in file:
-                if not line.endswith(b"\n"):
-                    break  # the line at which the run was killed
-                self._take(json.loads(line), first=whole == 0)
+                record = whole_record(line)
+                if record is None:
+                    break  # here the run was killed, or the machine's power failed
+                self._take(record, first=whole == 0)
                 whole += len(line)
         os.truncate(self.path, whole)
         if not whole:
@@ -63,7 +65,7 @@ class Journal:
         self.done += len(outcomes)
 
     def _write(self, records: Sequence[dict[str, Any]], *, mode: str) -> None:
-        with self.path.open(mode) as file:
+        with naming(self.path), self.path.open(mode) as file:
             file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -81,6 +83,15 @@ class Journal:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def whole_record(line: bytes) -> dict[str, Any] | None:
+    """A line that was written to its end."""
+    try:
+        record = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def to_json(outcome: UnitOutcome) -> dict[str, Any]:

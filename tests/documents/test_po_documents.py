@@ -73,6 +73,11 @@ def shouting(unit: DocumentUnit) -> UnitResult:
     return UnitResult(("".join(part if part.startswith("%") else part.upper() for part in parts),))
 
 
+def test_lines_of_a_message_are_text(tmp_path: Path) -> None:
+    (unit,) = opened(tmp_path, "a.po", f'{header()}\nmsgid "a\\n b"\nmsgstr ""\n').units()
+    assert (unit.source, unit.has_lines) == (("a\n b",), True)
+
+
 @pytest.mark.parametrize(("entry", "expected"), ENTRIES)
 def test_entries(tmp_path: Path, entry: str, expected: str) -> None:
     written = rewritten(opened(tmp_path, "a.po", f"{header()}\n{entry}"), shouting)

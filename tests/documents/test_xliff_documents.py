@@ -235,6 +235,22 @@ def said(source: str) -> str:
     return "".join([*plain, *subs])
 
 
+PRESERVE, DEFAULT = 'xml:space="preserve"', ' xml:space="default"'
+SPACES = [
+    (file_1(unit_1("<source>a</source>")), False),
+    (file_1(unit_1("<source>a</source>", f" {PRESERVE}")), True),
+    (file_1(f"<group {PRESERVE}>{unit_1('<source>a</source>')}</group>"), True),
+    (file_1(f"<group {PRESERVE}>{unit_1('<source>a</source>', DEFAULT)}</group>"), False),
+    (file_2(f'<group id="g" {PRESERVE}><unit id="u"><segment><source>a</source></segment></unit></group>'), True),
+]
+
+
+@pytest.mark.parametrize(("document", "expected"), SPACES)
+def test_white_space_is_text_where_the_file_says_so(tmp_path: Path, document: str, expected: bool) -> None:
+    (unit,) = opened(tmp_path, "a.xlf", document).units()
+    assert unit.has_lines is expected
+
+
 def test_memory_stays_below_ten_times_the_file(tmp_path: Path) -> None:
     line = '<trans-unit id="{}">\n<source>Ein <g id="1">langer Satz</g> der Zahl {}, auch &amp; 🙂.</source>\n'
     body = "".join(line.format(number, number) + f"<note>{'n' * 60}</note></trans-unit>\n" for number in range(2_000))

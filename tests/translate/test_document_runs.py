@@ -2,6 +2,10 @@
 
 import gzip
 import json
+import os
+import resource
+import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +85,79 @@ def test_a_killed_run_goes_on(
     third = Shouting(embedded)
     third.translate_document(text, target, resume=True)
     assert third.seen == []
+
+
+def test_a_run_that_is_killed_goes_on(
+    embedded: TranslationModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_runs, "BLOCK", 3)
+
+    class Dying(Shouting):
+        def translations(self, texts: Any, **_: Any) -> list[Translation]:
+            if texts and len(self.seen) == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().translations(texts)
+
+    target = tmp_path / "out.txt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads: the child uses none
+        child = os.fork()
+    if not child:
+        Dying(embedded).translate_document(text, target)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert not target.exists()
+    second = Shouting(embedded)
+    second.translate_document(text, target, resume=True)
+    assert len(second.seen) == 4
+    assert target.read_text() == text.read_text().upper()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_a_journal_with_a_broken_line_is_used_up_to_there(
+    embedded: TranslationModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_runs, "BLOCK", 3)
+    target = tmp_path / "out.txt"
+    with pytest.raises(KeyboardInterrupt):
+        Shouting(embedded, texts=7).translate_document(text, target)
+    with journal_of(target).open("ab") as file:
+        file.write(b"\0" * 100 + b"\n")  # as some file systems leave it when the power fails
+    second = Shouting(embedded)
+    second.translate_document(text, target, resume=True)
+    assert len(second.seen) == 4
+    assert target.read_text() == text.read_text().upper()
+
+
+def test_a_file_that_cannot_grow_is_named(embedded: TranslationModel, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("Zeile hier\n" * 2_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"\.out\.txt\.journal"):
+            Shouting(embedded).translate_document(source, target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not target.exists()
+    Shouting(embedded).translate_document(source, target, resume=True)
+    assert target.read_text() == source.read_text().upper()
+
+
+def test_all_are_read_before_any_is_translated(embedded: TranslationModel, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.xlf").write_text("<xliff version='1.2'>")
+    translator = Shouting(embedded)
+    with pytest.raises(DocumentError, match="broken XML"):
+        DocumentTranslator(translator).translate(
+            [(text, tmp_path / "out.txt"), (tmp_path / "broken.xlf", tmp_path / "out.xlf")]
+        )
+    assert translator.seen == []
+
+
+def test_a_template_becomes_a_catalogue(embedded: TranslationModel, tmp_path: Path) -> None:
+    (tmp_path / "a.pot").write_text('msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "ja"\nmsgstr ""\n')
+    Shouting(embedded).translate_document(tmp_path / "a.pot", tmp_path / "en.po")
+    assert 'msgstr "JA"' in (tmp_path / "en.po").read_text()
 
 
 def test_another_run_does_not_go_on(embedded: TranslationModel, text: Path, tmp_path: Path) -> None:

@@ -54,6 +54,20 @@ def test_beams_and_the_longest_output_of_one_call(embedded: TranslationModel) ->
     assert embedded.network.generation_config.max_length == before
 
 
+def test_options_of_generate_hold_for_one_call(embedded: TranslationModel) -> None:
+    translate = knnmt.pipeline("translation", model=embedded.network, tokenizer=embedded.tokenizer, beam=1)
+    settings = embedded.network.generation_config
+    before = settings.to_dict()
+    text = "Prüfen Sie den Akku und laden Sie ihn auf."
+    assert translate(text, max_new_tokens=3) == translate(text, max_length=4) != translate(text)
+    ids = embedded.tokenizer([text], return_tensors="pt")
+    tokens = embedded.network.generate(**ids, num_beams=1, max_length=20, min_length=15, no_repeat_ngram_size=2)[0]
+    expected = embedded.tokenizer.decode(tokens, skip_special_tokens=True)
+    given = translate(text, max_length=20, min_length=15, no_repeat_ngram_size=2, return_text=True)
+    assert given == [{"translation_text": expected}]
+    assert settings.to_dict() == before
+
+
 def test_languages_of_the_task_and_of_a_call() -> None:
     translate = knnmt.pipeline("translation_de_to_en", model=str(tiny_folder("m2m_100")), beam=1)
     model = translate.translator.translation_model
@@ -70,7 +84,8 @@ def test_languages_of_the_task_and_of_a_call() -> None:
         (lambda: knnmt.pipeline("translation"), "model or store is missing"),
         (lambda: knnmt.pipeline("translation", model=tiny_model("marian").network), "needs its tokenizer"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")), batch_size=0), "batch_size 0"),
-        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", top_k=3), "top_k= is not known"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", odd=3), "odd= is not known"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", num_return_sequences=2), "not"),
     ],
 )  # fmt: skip
 def test_wrong_calls(call: object, message: str) -> None:

@@ -145,6 +145,20 @@ def test_what_the_memory_knows(store: Store) -> None:
     assert 90 < near.matches[0].percent < 100
 
 
+def test_a_persons_translation_keeps_its_words(embedded: TranslationModel, store: Store) -> None:
+    """What the memory has for a number may be a word; a placeholder must be there all the same."""
+
+    class Knowing(UnitTranslator):
+        def known(self, work: Any) -> Any:
+            told = {"3 Dateien.": "Three files.", "Datei %s.": "The file."}
+            return replace(store.segment(0), source=work.flat.text(), target=told[work.flat.text()])
+
+    results = Knowing(Fake(embedded)).translate(units_of("3 Dateien.", "Datei %s."))
+    assert (shown(results[0].target), results[0].flags) == ("Three files.", ("number differs",))
+    assert "%s" in shown(results[1].target)
+    assert results[1].flags == ("placeholder restored",)
+
+
 def test_options_are_checked() -> None:
     with pytest.raises(SettingsError, match="--exact-matches perhaps: must be one of use, suggest, ignore"):
         UnitOptions(exact_matches="perhaps")  # type: ignore[arg-type]
