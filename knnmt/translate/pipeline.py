@@ -117,7 +117,11 @@ class TranslationPipeline:
             return self._translated([texts, *more], size, options)
         if isinstance(texts, list | tuple):
             return self._translated(texts, size, options)
-        return self._stream(iter(texts), size or BLOCK, options)
+        try:
+            given = iter(texts)  # of a dataset, too, which may have no more than __getitem__
+        except TypeError as error:
+            raise SettingsError(f"pipeline: texts must be str, not {type(texts).__name__}") from error
+        return self._stream(given, size or BLOCK, options)
 
     def _stream(self, texts: Iterator[str], size: int, options: dict[str, Any]) -> Iterator[Translated]:
         while block := list(islice(texts, size)):
@@ -125,6 +129,9 @@ class TranslationPipeline:
                 yield [one]
 
     def _translated(self, texts: Sequence[str], size: int | None, options: dict[str, Any]) -> Translated:
+        for text in texts:
+            if not isinstance(text, str):
+                raise SettingsError(f"pipeline: texts must be str, not {type(text).__name__}")
         size = size or max(1, len(texts))
         blocks = [texts[first : first + size] for first in range(0, len(texts), size)]
         return [record(one) for block in blocks for one in self._translations(block, **options)]

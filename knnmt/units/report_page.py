@@ -12,9 +12,7 @@ def report_page(report: dict[str, Any]) -> str:
     files = ", ".join(file["target"] for file in report["files"])
     return Template(template).substitute(
         title=escape(f"knnmt: {files}"),
-        files="".join(
-            f"<li>{escape(f['source'])} → {escape(f['target'])}: {f['units']:,} units</li>" for f in report["files"]
-        ),
+        files="".join(map(file_item, report["files"])),
         totals=totals(report["totals"]),
         flags="".join(
             f"<tr><td>{escape(name)}</td><td>{count:,}</td></tr>" for name, count in report["totals"]["flags"].items()

@@ -85,6 +85,8 @@ def test_languages_of_the_task_and_of_a_call() -> None:
         (lambda: knnmt.pipeline("translation", model=tiny_model("marian").network), "needs its tokenizer"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")), batch_size=0), "batch_size 0"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", odd=3), "odd= is not known"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))(["a", 3]), "must be str, not int"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))(3), "must be str, not int"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", num_return_sequences=2), "not"),
     ],
 )  # fmt: skip
