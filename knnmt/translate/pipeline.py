@@ -145,9 +145,9 @@ class TranslationPipeline:
         num_beams: int | None = None,
         **others: Any,
     ) -> list[Translation]:
-        asked = generation_options(others)
         translator = self._translator(src_lang, tgt_lang, num_beams)
         settings = translator.model.generation_config
+        asked = generation_options(others, settings)
         with lock_of(translator.model):
             before = {name: getattr(settings, name, None) for name in asked}
             try:
@@ -174,13 +174,11 @@ class TranslationPipeline:
         return Translator(model, own.retriever, settings, own.mixer) if changed else own
 
 
-def generation_options(options: dict[str, Any]) -> dict[str, Any]:
-    """What one call asks of generation, as the model's own configuration would say it."""
-    from transformers import GenerationConfig
-
+def generation_options(options: dict[str, Any], settings: Any) -> dict[str, Any]:
+    """What one call asks of generation, as the model's own configuration, `settings`, would say it."""
     asked = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT and value is not None}
     for name in asked:
-        if name.startswith("_") or name in ALWAYS_ONE or not hasattr(GenerationConfig(), name):
+        if name.startswith("_") or name in ALWAYS_ONE or not hasattr(settings, name):
             raise SettingsError(f"pipeline: {name}= is not known here; attach_retrieval leaves generate to you")
     new = asked.pop("max_new_tokens", None)
     return asked if new is None else asked | {"max_length": new + 1}  # the start token counts
