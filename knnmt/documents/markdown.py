@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -19,6 +19,10 @@ from knnmt.scanning.encodings import MARK, open_text
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 CELLS = ("th_open", "td_open")
+# What dialects begin in the middle of a paragraph of CommonMark: a footnote, a definition.
+BEGINS = re.compile(r"\[\^[^\]\s]+\]:|:[ \t]+")
+# Lines of dialects that are no text: fences of admonitions, and what a template has on a line of its own.
+FIXED = re.compile(r":{3,}|(?:!!!|\?\?\?)\+?[ \t]+[a-z]|\$\$|(?:\{%.*%\}|\{\{[<%].*[%>]\}\})\s*\Z")
 FENCES = {"---": ("---", "..."), "+++": ("+++",)}  # of YAML and TOML
 
 
@@ -94,7 +98,7 @@ class Body:
     def blocks(self) -> list[Block]:
         """All blocks; their inside is parsed one by one, since all of it at once would take much memory."""
         tokens = self.parser.disable("inline").parse(self.text, self.references)
-        return [
+        found = (
             Block(
                 token.type == "html_block",
                 token.content,
@@ -105,7 +109,8 @@ class Body:
             )
             for around, token in pairwise([Token("", "", 0), *tokens])
             if token.map is not None and token.type in ("inline", "html_block") and token.content.strip()
-        ]
+        )
+        return [part for block in found for part in parts_of(block)]
 
     def inside(self, content: str) -> list[Token]:
         children: list[Token] = []
@@ -170,6 +175,34 @@ class Body:
     def line_end(self, line: int) -> int:
         """Where the text of a line ends and its line end begins."""
         return self.starts[line] + len(self.lines[line].rstrip("\r\n"))
+
+
+def parts_of(block: Block) -> Iterator[Block]:
+    """A paragraph of CommonMark as what dialects take it for; lines that are no text are left out."""
+    if block.is_html or block.in_table or block.markup:
+        yield block
+        return
+    lines = block.content.split("\n")
+    groups: list[list[int]] = []
+    is_open = in_formula = False
+    for at, line in enumerate(line.strip() for line in lines):
+        formula = line.startswith("$$")
+        if formula or in_formula or FIXED.match(line):
+            in_formula ^= formula and not (len(line) > 3 and line.endswith("$$"))
+            is_open = False
+        elif is_open and not BEGINS.match(line):
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+            is_open = True
+    for group in groups:
+        content = "\n".join(lines[group[0] : group[-1] + 1])
+        yield replace(block, content=without_mark(content, group[0]), first=block.first + group[0])
+
+
+def without_mark(content: str, at: int) -> str:
+    """What begins in the middle, without its indentation and the colon of a definition."""
+    return re.sub(r"\A\s*(?::[ \t]+)?", "", content) if at else content
 
 
 def written(passage: Passage, in_table: bool, results: tuple[UnitResult, ...]) -> str:

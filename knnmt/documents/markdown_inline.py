@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import unescape
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
@@ -13,11 +14,12 @@ from knnmt.documents.passages import Passage, Tags
 from knnmt.scanning.html_tokens import VOID
 
 Rule = Callable[[StateInline, bool], bool]
+BlockRule = Callable[[StateBlock, int, int, bool], bool]
 
 REFERENCE = re.compile(r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);")
 ESCAPED = re.compile(rf"\\([!-/:-@\[-`{{-~])|{REFERENCE.pattern}")
-# Marks of dialects that CommonMark does not know: footnotes, and the boxes of task lists.
-DIALECT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\](?=\s)")
+# Marks of dialects that CommonMark does not know: footnotes, Hugo's shortcodes, and the boxes of task lists.
+DIALECT = re.compile(r"\[\^[^\]\s]+\]:?|\{\{[<%][^{}]*[%>]\}\}|\A\[[ xX]\](?=\s)")
 HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
 LINE_START = re.compile(r"(?:#{1,6}(?=\s|\Z)|[-+](?=[-\s]|\Z)|>|=|:(?=\s|-)|\|)|(\d{1,9})(?=[.)](?:\s|\Z))")
 TITLE = re.compile(r"""\s("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\))\s*\)\Z""", re.DOTALL)
@@ -27,11 +29,24 @@ def parser() -> MarkdownIt:
     """CommonMark with tables and strikethrough; texts stay apart where a rule has divided them."""
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     markdown.disable(["text_join", "fragments_join"])
+    blocks = markdown.block.ruler
+    at = [rule.name for rule in blocks.__rules__].index("reference")
+    blocks.at("reference", but_for_footnotes(blocks.__rules__[at].fn), {"alt": []})
     ruler = markdown.inline.ruler
     names = ruler.get_active_rules()
     for name, rule in zip(names, ruler.getRules(""), strict=True):
         ruler.at(name, with_places(rule))
     return markdown
+
+
+def but_for_footnotes(rule: BlockRule) -> BlockRule:
+    """`[^1]: Word` would be the address of a link."""
+
+    def checked(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+        begin = state.bMarks[first] + state.tShift[first]
+        return not state.src.startswith("[^", begin) and rule(state, first, end, silent)
+
+    return checked
 
 
 def with_places(rule: Rule) -> Rule:
@@ -122,7 +137,7 @@ def add(token: Token, tags: Tags, spelling: Spelling) -> None:
 def add_text(text: str, tags: Tags) -> None:
     done = 0
     for match in DIALECT.finditer(text):
-        if match.group().startswith("[^") or not tags.pieces:
+        if match.group().startswith(("[^", "{{")) or not tags.pieces:
             tags.text(text[done : match.start()])
             tags.empty(match.group())
             done = match.end()

@@ -51,7 +51,15 @@ class Row:
 
     @property
     def is_blank(self) -> bool:
-        return not any(cell.strip(' \t"') for cell in self.cells)
+        return self.is_blank_from(0)
+
+    @property
+    def names_separator(self) -> bool:
+        """`sep=;`, which Excel writes before the header."""
+        return self.cells[0].lower() == "sep=" and self.is_blank_from(1)
+
+    def is_blank_from(self, first: int) -> bool:
+        return not any(cell.strip(' \t"') for cell in self.cells[first:])
 
     def written(self, separator: str) -> str:
         return self.before + separator.join(self.cells) + self.end
@@ -67,7 +75,7 @@ class Table:
     def pieces(self) -> Iterator[Piece]:
         columns: Columns | None = None
         for row in self.rows():
-            if row.is_blank:
+            if row.is_blank or (columns is None and row.names_separator):
                 yield row.written(self.separator)
             elif columns is None:
                 columns = self.columns_of(row)

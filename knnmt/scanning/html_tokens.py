@@ -82,6 +82,8 @@ def markup_at(text: str, at: int, last: int) -> Token | None:
         return Token("other", at, after(text, "-->", at + 4))
     if text.startswith("<![CDATA[", at):
         return Token("other", at, after(text, "]]>", at))
+    if text.startswith("<%", at):  # of ERB, ASP and JSP
+        return Token("other", at, after(text, "%>", at))
     if text.startswith(("<!", "<?"), at):
         return Token("other", at, after(text, ">", at))
     name = NAME.match(text, at)

@@ -178,7 +178,7 @@ def generation_options(options: dict[str, Any], settings: Any) -> dict[str, Any]
     """What one call asks of generation, as the model's own configuration, `settings`, would say it."""
     asked = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT and value is not None}
     for name in asked:
-        if name.startswith("_") or name in ALWAYS_ONE or not hasattr(settings, name):
+        if name.startswith("_") or name in ALWAYS_ONE or name not in vars(settings):
             raise SettingsError(f"pipeline: {name}= is not known here; attach_retrieval leaves generate to you")
     new = asked.pop("max_new_tokens", None)
     return asked if new is None else asked | {"max_length": new + 1}  # the start token counts

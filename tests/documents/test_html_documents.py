@@ -19,6 +19,7 @@ HTML = [
     ),
     ("<ul><li>a<li>b</ul>", ["a", "b"], "<ul><li>A<li>B</ul>"),
     ("a &amp; b&nbsp;c &lt; d", ["a & b\xa0c < d"], "A &amp; B&nbsp;C &lt; D"),
+    ("<% if a > 1 %><p>a <%= b %> c</p><?php d ?>", ["a  c"], "<% if a > 1 %><p>A <%= b %> C</p><?php d ?>"),
     ("5 < 6 & 7 a", ["5 < 6 & 7 a"], "5 &lt; 6 &amp; 7 A"),
     # attributes
     (

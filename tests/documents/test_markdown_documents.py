@@ -33,6 +33,15 @@ MARKDOWN = [
     ("```py\na\n```\n\n    b\n\n~~~\nc", [], "```py\na\n```\n\n    b\n\n~~~\nc"),
     ("<div>\n<p>a <code>b</code></p>\n</div>\n\nc\n", ["a ", "c"], "<div>\n<p>A <code>b</code></p>\n</div>\n\nC\n"),
     ("<!-- a -->\n\n---\n\n***\n", [], "<!-- a -->\n\n---\n\n***\n"),
+    # dialects
+    ("x[^1] y[^2].\n\n[^1]: word\n[^2]: two words\n", ["x y.", " word", " two words"],
+     "X[^1] Y[^2].\n\n[^1]: WORD\n[^2]: TWO WORDS\n"),
+    ("a\n: b\n:   c\nd\n", ["a", "b", "c d"], "A\n: B\n:   C D\n"),
+    (":::note Title\na\n:::\n\n!!! tip\n    b\n", ["a", "b"], ":::note Title\nA\n:::\n\n!!! tip\n    B\n"),
+    ("a\n$$\nx = 1\n$$\nb\n\n$$ y $$\n", ["a", "b"], "A\n$$\nx = 1\n$$\nB\n\n$$ y $$\n"),
+    ("{{< note >}}\na {{< ref b >}} c\n{{< /note >}}\n\n{% if x %}\nd\n", ["a  c", "d"],
+     "{{< note >}}\nA {{< ref b >}} C\n{{< /note >}}\n\n{% if x %}\nD\n"),
+    ("a! b: c? :::d\n", ["a! b: c? :::d"], "A! B: C? :::D\n"),
     ("", [], ""),
 ]  # fmt: skip
 

@@ -23,6 +23,7 @@ CSV = [
     ("id,source\n1,\n\n2,b\n", {}, "id,source,target\n1,,\n\n2,b,B\n"),
     ("a,\nb,x\n", {}, "a,A\nb,x\n"),
     ("a\nb\n", {}, "a,A\nb,B\n"),
+    ("sep=;\nsource;target\na;\n", {}, "sep=;\nsource;target\na;A\n"),
     ("\ufeffsource,target\n a ,\n", {}, "\ufeffsource,target\n a , A \n"),
     ("de,note\nhallo,x\n", {"source_lang": "de", "target_lang": "en"}, "de,note,en\nhallo,x,HALLO\n"),
     ("en,de-AT\n,hallo\n", {"source_lang": "de", "target_lang": "en"}, "en,de-AT\nHALLO,hallo\n"),
