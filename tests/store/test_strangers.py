@@ -58,6 +58,14 @@ def test_a_file_of_a_part_that_leaves_its_folder_is_refused(store: Store, tmp_pa
     check_refused(store, tmp_path)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_the_mixing_that_leaves_the_folder_is_refused(store: Store, tmp_path: Path, name: str) -> None:
+    file = {"bytes": 1, "sha256": "", "head": None}
+    mixing = {"kind": "learned", "covered": 0, "variance": 1.0, "files": {name: file}, "how": {}}
+    change_manifest(store, lambda record: record.update(mixing=mixing))
+    check_refused(store, tmp_path)
+
+
 def check_refused(store: Store, tmp_path: Path) -> None:
     other = made(tmp_path / "other", [("x", "y")])
     for use in (lambda: Store.open(store.path), lambda: merge_stores(other.path, [store.path])):
