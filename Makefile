@@ -14,8 +14,7 @@ demo: $(READY)
 WORKERS ?= 2
 
 test: lint types layers
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
-		--no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -24,12 +24,22 @@ hypothesis.settings.load_profile("steady")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For `--dist loadgroup`: the tests of a file stay in one process, and so do all that need Ray."""
-    for item in items:
-        file = item.path.relative_to(Path(__file__).parent)
-        item.add_marker(pytest.mark.xdist_group("cluster" if file.parts[0] == "cluster" else file.as_posix()))
     rank = {room: number for number, room in enumerate(SLOW_FIRST)}
     items.sort(key=lambda item: rank.get(item.path.parent.name, len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """In several processes, the tests of a file stay in one: its fixtures are made once. So do all that need Ray."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            return "tests/cluster" if file.startswith("tests/cluster/") else file
+
+    config.option.loadscopereorder = False  # it would put files of many quick tests first
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
