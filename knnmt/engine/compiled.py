@@ -4,6 +4,7 @@ The graph is made of the network's own weights in a moment, so no file of it is 
 number of small batches, because making it takes as long as a few sentences.
 """
 
+import time
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.dlpack import from_dlpack
 
-from knnmt.engine.decoder import Passed
+from knnmt.engine.decoder import Decoder, Passed
 from knnmt.engine.marian import MarianDecoder, attention_of, gives_the_same, joint, padding_hidden
 from knnmt.engine.projection import Projection
 from knnmt.engine.runtime import Judged, Runtime, runtime_of
@@ -21,6 +22,7 @@ from knnmt.switches import left_out
 
 FEW = 24  # rows; with more, the products of packed weights are as fast
 WARM = 8  # batches of few rows after which a graph is made: a program that translates one sentence does not wait for it
+TRIED = 8  # steps of either kind
 LIBRARIES = ("onnx", "onnxruntime")
 
 
@@ -117,7 +119,7 @@ def decoder_for(
     """The one that is faster for so many rows, of those that give the same."""
     network, runtime = model.network, runtime_of(model.network)
     objection = objection_to_graph(network, runtime, len(encoded) * beam, dtype)
-    compiled = None if objection else up_to_date(model, runtime)
+    compiled = None if objection else up_to_date(model, encoded, mask, beam)
     objection = compiled.objection if compiled else objection
     runtime.not_taken("compiled", objection)
     if objection or compiled is None or compiled.session is None:
@@ -144,8 +146,9 @@ def objection_to_graph(network: Any, runtime: Runtime, rows: int, dtype: torch.d
     return None if runtime.small_batches > WARM else f"not before {WARM} small batches"
 
 
-def up_to_date(model: TranslationModel, runtime: Runtime) -> Compiled:
-    """The step of the weights that the decoder has now."""
+def up_to_date(model: TranslationModel, encoded: torch.Tensor, mask: torch.Tensor, beam: int) -> Compiled:
+    """The step of the weights that the decoder has now; a new one is tried on these sources."""
+    runtime = runtime_of(model.network)
     decoder, head = model.network.get_decoder(), model.network.get_output_embeddings()
     watched = [*decoder.layers.parameters(), decoder.embed_positions.weight]
     if head.weight is not decoder.embed_tokens.weight:
@@ -153,20 +156,38 @@ def up_to_date(model: TranslationModel, runtime: Runtime) -> Compiled:
     contents, known = Contents(watched), runtime.compiled
     made_of = (runtime.judged, runtime.projection)
     if known is None or (known.judged, known.projection) != made_of or known.contents != contents:
-        session, objection = compiled_step(model)
+        session, objection = compiled_step(model, encoded, mask, beam)
         runtime.compiled = known = Compiled(session, contents, *made_of, objection)
     return known
 
 
-def compiled_step(model: TranslationModel) -> tuple[Session | None, str | None]:
-    """A session, and why it cannot be used: it is compared with the network's own step."""
+def compiled_step(
+    model: TranslationModel, encoded: torch.Tensor, mask: torch.Tensor, beam: int
+) -> tuple[Session | None, str | None]:
+    """A session, and why it is not used: compared with the network, and timed beside its plain twin."""
     network = model.network
     try:
         session = session_of(network)
     except Exception as error:  # whatever ONNX Runtime raises: the plain twin is there
         return None, f"no graph can be made of it: {error}"
-    same = gives_the_same(network, model, lambda *sources: CompiledDecoder(network, session, *sources))
-    return session, None if same else "its graph does not give what the network gives"
+    if not gives_the_same(network, model, lambda *sources: CompiledDecoder(network, session, *sources)):
+        return session, "its graph does not give what the network gives"
+    ours, plain = CompiledDecoder(network, session, encoded, mask), MarianDecoder(network, encoded, mask)
+    faster = seconds_of(ours, len(encoded), beam) < seconds_of(plain, len(encoded), beam)
+    return session, None if faster else "packed weights are as fast on this machine"
+
+
+def seconds_of(decoder: Decoder, sentences: int, beam: int) -> float:
+    """What a step and its change of places take, the fastest of some."""
+    tokens, taken = torch.zeros(sentences * beam, dtype=torch.long), []
+    decoder.begin(tokens[:sentences, None])
+    decoder.spread(beam)
+    for _ in range(TRIED):
+        began = time.perf_counter()
+        decoder.step(tokens)
+        decoder.keep(None, torch.arange(len(tokens)))
+        taken.append(time.perf_counter() - began)
+    return min(taken)
 
 
 def session_of(network: Any) -> Session:

@@ -26,6 +26,14 @@ BEAM, STEPS = 3, 30
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "WARM", 0)
+    ours = compiled.seconds_of
+
+    def by_kind(decoder: Decoder, sentences: int, beam: int) -> float:
+        """No test depends on a clock."""
+        ours(decoder, sentences, beam)
+        return 1.0 if isinstance(decoder, CompiledDecoder) else 2.0
+
+    monkeypatch.setattr(compiled, "seconds_of", by_kind)
 
 
 def own_marian() -> TranslationModel:
@@ -166,12 +174,17 @@ def warming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "WARM", WARM)
 
 
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "seconds_of", lambda *_: 1.0)
+
+
 OBJECTIONS: dict[str, tuple[Callable[[TranslationModel], None], Callable[[pytest.MonkeyPatch], None], int]] = {
     "KNNMT_PLAIN": (nothing, lambda patch: patch.setenv("KNNMT_PLAIN", "compiled"), BEAM),
     "onnx not installed: pip install 'knnmt[compiled]'": (nothing, not_installed, BEAM),
     f"more than {FEW} rows": (nothing, lambda _: None, FEW),
     f"not before {WARM} small batches": (nothing, warming, BEAM),
     "a layer is a Doubled": (doubled, lambda _: None, BEAM),
+    "packed weights are as fast on this machine": (nothing, slow, BEAM),
     "its graph does not give what the network gives": (wrong, lambda _: None, BEAM),
 }
 
