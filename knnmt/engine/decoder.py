@@ -2,7 +2,7 @@
 
 | implementation | runs |
 |---|---|
-| `network.NetworkDecoder` | any Hugging Face network, by its own forward pass |
+| `network_decoder.NetworkDecoder` | any Hugging Face network, by its own forward pass |
 | `marian.MarianDecoder` | a Marian network, by its weights |
 | `compiled.CompiledDecoder` | a Marian network's few rows, as one graph of ONNX Runtime |
 """
