@@ -6,8 +6,9 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from knnmt.cli.explanation_view import place_of
+from knnmt.cli.explanation_view import mixed_how, place_of
 from knnmt.files import write_durably
+from knnmt.mixing.reasons import because
 from knnmt.models.words import label
 from knnmt.translate.explanation import (
     ExplainedToken,
@@ -52,7 +53,7 @@ def page(explanation: Explanation) -> str:
         words=word_buttons(explanation.translation, words),
         first=most_remembered(words),
         panels="\n".join(panel(explanation, word, number) for number, word in enumerate(words)),
-        settings=escape(explanation.setting),
+        settings=escape(f"{explanation.setting}. {explanation.known}" if explanation.known else explanation.setting),
         skipping=SKIPPING.format(certain) if certain < 1 else "",
     )
 
@@ -108,11 +109,19 @@ def panel(explanation: Explanation, word: ExplainedWord, number: int) -> str:
     return (
         f'<details class="panel" id="word-{number}"><summary><b dir="auto">{escape(word.text or END)}</b>'
         f"<span>{word.memory_share:.0%} from the memory, {1 - word.memory_share:.0%} from the model</span></summary>"
-        f"{bar(word.memory_share)}"
+        f"{bar(word.memory_share)}{believed(word)}"
         f"<h2>Sentences of the memory behind it</h2>{behind}"
         f'<h2>Token by token</h2><p class="hint">{TOKENS}</p>'
         f"{''.join(token_section(token, stores) for token in tokens)}</details>"
     )
+
+
+def believed(word: ExplainedWord) -> str:
+    """How much the memory was believed, and why."""
+    if not word.reasons:
+        return ""
+    why = because(word.reasons, most=4) or "nothing out of the usual"
+    return f'<p class="hint">Weight of the memory here: {word.weight:.2f}. What moved it: {escape(why)}.</p>'
 
 
 def sentence_item(sentence: MemorySentence, stores: Mapping[str, str]) -> str:
@@ -128,8 +137,13 @@ def token_section(token: ExplainedToken, stores: Mapping[str, str]) -> str:
         f'<section class="token"><h3><code>{escape(label(token.token, token.text))}</code></h3>'
         f'<dl class="probabilities">{probability("model", token.model_probability)}'
         f"{probability('neighbours (kNN)', token.neighbour_probability)}{probability('mixed', token.probability)}</dl>"
+        f"{mixed_how_hint(token)}"
         f"{listed(neighbours, 'neighbours')}</section>"
     )
+
+
+def mixed_how_hint(token: ExplainedToken) -> str:
+    return f'<p class="hint">{escape(mixed_how(token))}</p>' if token.reasons or not token.searched else ""
 
 
 def probability(name: str, value: float) -> str:

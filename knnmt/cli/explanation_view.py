@@ -7,6 +7,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from knnmt.mixing.reasons import because
 from knnmt.models.words import SPACE, label
 from knnmt.translate.explanation import ExplainedToken, ExplainedWord, Explanation, MemorySentence, Neighbour, Span
 
@@ -30,7 +31,7 @@ def show_explanation(explanation: Explanation, console: Console, *, neighbours: 
     column = min(longest, max(1, console.width - BAR - 8))
     stores = explanation.store_names
     for word in explanation.words:
-        console.print(word_line(word, column))
+        console.print(word_line(word, column, console.width))
         for sentence in worth_showing(word)[:neighbours]:
             place = place_of(sentence, stores)
             target = marked(sentence.target, sentence.marks, console.width - INDENT)
@@ -62,17 +63,23 @@ def show_head(explanation: Explanation, console: Console) -> None:
     """The sentence, its translation, and the settings that it depends on."""
     console.print(Text(explanation.source, style="italic"))
     console.print(Text(explanation.translation, style="bold"))
-    console.print(Text(f"({explanation.setting})", style="dim"), end="\n\n")
+    console.print(Text(f"({explanation.setting})", style="dim"))
+    if explanation.known:
+        console.print(Text(explanation.known, style="dim"))
+    console.print()
 
 
-def word_line(word: ExplainedWord, column: int) -> Text:
-    """`battery   █████████░  95 %`."""
+def word_line(word: ExplainedWord, column: int, width: int) -> Text:
+    """`battery   █████████░  95 %  weight 0.81: the neighbours are near (+0.31)`."""
     filled = round(word.memory_share * BAR)
     name = cropped(word.text, column)
     line = Text(name + " " * (column - cell_len(name)), style="bold")
     line.append("  " + "█" * filled, style="not bold green")
     line.append("░" * (BAR - filled), style="not bold dim")
     line.append(f" {word.memory_share:4.0%}", style="not bold")
+    if word.reasons:
+        line.append(f"  weight {word.weight:.2f}: {because(word.reasons) or 'as usual'}", style="not bold dim")
+    line.truncate(width, overflow="ellipsis")
     return line
 
 
@@ -91,7 +98,16 @@ def token_line(token: ExplainedToken, column: int) -> Text:
     )
     for name, probability in probabilities:
         line.append(f"  {name} ", style="not bold dim").append(f"{probability:.2f}", style="not bold")
+    if token.reasons or not token.searched:
+        line.append(f"\n  {mixed_how(token)}", style="not bold dim")
     return line
+
+
+def mixed_how(token: ExplainedToken) -> str:
+    """`weight 0.81, temperature 31: the neighbours are near (+0.31)`."""
+    if not token.searched:
+        return "weight 0: the memory was not asked"
+    return f"weight {token.weight:.2f}, temperature {token.temperature:.3g}: {because(token.reasons) or 'as usual'}"
 
 
 def distribution_line(token: ExplainedToken, most: int = 4) -> Text:

@@ -13,6 +13,10 @@ class Only(tuple[str, ...]):
     """Of a settings object, only these fields: `Annotated[TranslateSettings, Only(("beam",))]`."""
 
 
+class Without(tuple[str, ...]):
+    """Of a settings object, all fields but these, which the command reads by itself."""
+
+
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command whose settings objects are given field by field, as `--k 4 --weight 0.3`."""
     shape = inspect.signature(command, eval_str=True)
@@ -41,9 +45,11 @@ def kind_of(annotation: Any) -> Any:
 
 def options_of(annotation: Any) -> Iterator[inspect.Parameter]:
     """A parameter for each field that has a help text."""
-    chosen = next((note for note in getattr(annotation, "__metadata__", ()) if isinstance(note, Only)), None)
+    notes = getattr(annotation, "__metadata__", ())
+    chosen = next((note for note in notes if isinstance(note, Only)), None)
+    left_out = next((note for note in notes if isinstance(note, Without)), ())
     for one in fields(kind_of(annotation)):
-        if "help" in one.metadata and (chosen is None or one.name in chosen):
+        if "help" in one.metadata and one.name not in left_out and (chosen is None or one.name in chosen):
             yield inspect.Parameter(
                 one.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(one), annotation=annotation_of(one)
             )

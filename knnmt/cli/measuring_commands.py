@@ -3,13 +3,14 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knnmt.cli.flags import Only, with_settings
+from knnmt.cli.flags import Only, Without, with_settings
 from knnmt.cli.options import (
     AsJson,
+    GeneralOption,
     Limit,
     ModelOption,
     RayOption,
@@ -23,7 +24,11 @@ from knnmt.cli.options import (
     output,
     print_json,
 )
+from knnmt.errors import SettingsError
 from knnmt.translate.settings import TranslateSettings
+
+if TYPE_CHECKING:
+    from knnmt.measure.foreign import ForeignText
 
 FEW_SENTENCES = 100
 
@@ -49,15 +54,33 @@ def evaluate(
     ] = None,
     ray: RayOption = None,
     shards: ShardsOption = None,
+    mixing: Annotated[
+        str | None,
+        typer.Option(
+            "--mixing",
+            help="How to mix: learned, fixed, paper, adaptive or robust; several with commas, to compare them. "
+            "[default: as the store was fitted]",
+        ),
+    ] = None,
+    general: GeneralOption = None,
     *,
-    settings: TranslateSettings,
+    settings: Annotated[TranslateSettings, Without(("mixing",))],
     as_json: AsJson = False,
 ) -> None:
     """Score the base model and the datastore on the same text: BLEU, chrF, significance, speed."""
     from knnmt.cli.measuring_view import show_evaluation
+    from knnmt.measure.comparison import compare, kinds_of
     from knnmt.measure.evaluation import evaluate as evaluate_translator
     from knnmt.measure.evaluation import read_earlier, read_test_set, save
+    from knnmt.measure.fitting import Fitter
 
+    kinds = [] if mixing is None else kinds_of(mixing)
+    several = len(kinds) > 1
+    if general is not None and not several:
+        raise SettingsError(f"--general {general}: only with --mixing KIND,KIND, which fits what the store has not")
+    if several and settings.by_hand:
+        raise SettingsError(f"--mixing {mixing}: each chooses its own k, temperature and weight; leave those out")
+    settings = settings if several or not kinds else replace(settings, mixing=kinds[0])
     sources, references = read_test_set(source, target, limit)
     earlier = read_earlier(against, source, limit) if against else None
     if folder:
@@ -65,9 +88,14 @@ def evaluate(
     translator = make_translator(
         store, model, settings, source_lang=source_lang, target_lang=target_lang, ray=ray, shards=shards
     )
-    evaluation = evaluate_translator(
-        translator, sources, references, against=earlier, show_progress=sys.stderr.isatty()
-    )
+    progress = sys.stderr.isatty()
+    if several:
+        fitter = Fitter(translator, general)
+        evaluation = compare(translator, fitter, kinds, sources, references, against=earlier, show_progress=progress)
+        if fitter.fitted_now:
+            errors.print(f"knnmt: fitted for this comparison and not kept: {', '.join(fitter.fitted_now)}")
+    else:
+        evaluation = evaluate_translator(translator, sources, references, against=earlier, show_progress=progress)
     if folder:
         save(evaluation, folder)
     if as_json:
@@ -85,12 +113,19 @@ def tune(
     model: ModelOption = None,
     source_lang: SourceLang = None,
     limit: Limit = None,
+    foreign: Annotated[
+        Path | None,
+        typer.Option("--foreign", help="Source lines that the memory is not about: how much do they change?"),
+    ] = None,
+    foreign_target: Annotated[
+        Path | None, typer.Option("--foreign-target", help="Translations of --foreign, to score it too.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Plot the result to a .png or .svg file.")] = None,
     *,
     settings: Annotated[TranslateSettings, Only(("beam", "nprobe"))],
     as_json: AsJson = False,
 ) -> None:
-    """Find k, temperature, weight and certainty on text with known translations, and store them as defaults."""
+    """Refit the head with text that has known translations, compare it with fixed values, and keep the better."""
     from knnmt.cli.measuring_view import show_tuning
     from knnmt.measure.evaluation import read_test_set
     from knnmt.measure.surface import check_drawable, draw_tuning
@@ -100,9 +135,12 @@ def tune(
     if plot:
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
+    other = foreign_text(foreign, foreign_target)
     translator = make_translator([str(store)], model, settings, source_lang=source_lang)
     files = {"source": source.name, "target": target.name}
-    tuning = tune_translator(translator, sources, references, files=files, show_progress=sys.stderr.isatty())
+    tuning = tune_translator(
+        translator, sources, references, files=files, foreign=other, show_progress=sys.stderr.isatty()
+    )
     if plot:
         draw_tuning(tuning, plot)
     if as_json:
@@ -114,6 +152,19 @@ def tune(
         errors.print(
             f"knnmt: {len(sources)} sentences are few to tune on; what is best for them may not be best for others"
         )
+
+
+def foreign_text(source: Path | None, target: Path | None) -> "ForeignText | None":
+    """What `--foreign` names."""
+    from knnmt.measure.evaluation import read_test_set
+    from knnmt.measure.foreign import ForeignText
+
+    if source is None:
+        if target is not None:
+            raise SettingsError(f"--foreign-target {target}: only with --foreign")
+        return None
+    lines, references = read_test_set(source, target or source, None)
+    return ForeignText(source.name, lines, references if target else None)
 
 
 @measuring_commands.command()

@@ -128,9 +128,11 @@ def fit(
     from knnmt.translate.translator import model_of_store
 
     check_mixing(mixing)
-    loaded = model_of_store(Store.open(store), model)
-    fitted = fit_mixing(store, loaded, kind=mixing, general=general, show_progress=sys.stderr.isatty())
-    errors.print(f"{store}: mixing {mixing_line(fitted.manifest.mixing)}")
+    opened, progress = Store.open(store), sys.stderr.isatty()
+    loaded = model_of_store(opened, model)
+    fitted = fit_mixing(store, loaded, kind=mixing, general=general, keep_tuning=False, show_progress=progress)
+    forgotten = "; what it was tuned to is forgotten" if opened.manifest.tuned else ""
+    errors.print(f"{store}: mixing {mixing_line(fitted.manifest.mixing)}{forgotten}")
 
 
 def check_mixing(kind: str) -> None:

@@ -113,7 +113,7 @@ def tuned_line(tuned: dict[str, Any] | None) -> str:
     if not tuned:
         return "no"
     settings = ", ".join(f"{name} {tuned[name]:g}" for name in SETTINGS if name in tuned)
-    settings = settings.removesuffix(", certain 1")
+    settings = settings.removesuffix(", certain 1") or str(tuned.get("mixing", ""))
     how = tuned.get("how")
     if not how:
         return settings

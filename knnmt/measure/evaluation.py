@@ -39,18 +39,34 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Mixed:
+    """One of several ways to mix on the same text."""
+
+    scores: Scores
+    p_value: float  # of the difference from the model alone
+    p_value_of_first: float | None  # of the difference from the first way; None for itself
+    signature: str
+
+    def to_json(self) -> dict[str, Any]:
+        record = self.scores.to_json() | {"p_value": self.p_value, "p_value_of_first": self.p_value_of_first}
+        return record | {"signature": self.signature}
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     base: Scores
     knn: Scores | None
     sentences: int
     p_value: float | None
     signature: dict[str, str]
+    mixing: dict[str, Mixed] | None = None  # by kind, where several were compared; `knn` is the first of them
 
     def to_json(self) -> dict[str, Any]:
         """The form of `knnmt evaluate --json`."""
         record = asdict(self)
         for name, scores in (("base", self.base), ("knn", self.knn)):
             record[name] = scores.to_json() if scores else None
+        record["mixing"] = self.mixing and {kind: mixed.to_json() for kind, mixed in self.mixing.items()}
         return {name: value for name, value in record.items() if value is not None}
 
 
@@ -96,7 +112,9 @@ def read_earlier(path: Path, source: Path, limit: int | None) -> Earlier:
 
 def save(evaluation: Evaluation, folder: Path) -> None:
     """Write the translations of each system, in the form that `read_earlier` takes."""
-    for name, scores in (("base.txt", evaluation.base), ("knn.txt", evaluation.knn)):
+    systems = {"base.txt": evaluation.base, "knn.txt": evaluation.knn}
+    systems |= {f"{kind}.txt": mixed.scores for kind, mixed in (evaluation.mixing or {}).items()}
+    for name, scores in systems.items():
         if scores:
             write_lines(folder / name, scores.translations)
 
@@ -118,21 +136,36 @@ def evaluate(
     if against and not translator.retriever:
         raise SettingsError(f"--against {against.path}: only with --store; there is nothing else to compare it with")
     bleu, chrf = metrics(translator, references)
-    if against:
-        base = score_texts(against.translations, bleu, chrf)
-    else:
-        base = score_system(translator.base(), sources, bleu, chrf, label="base" if show_progress else "")
+    base = score_base(translator, sources, bleu, chrf, against, show_progress=show_progress)
     knn = None
     if translator.retriever:
         knn = score_system(translator, sources, bleu, chrf, label="kNN" if show_progress else "")
-    signature = {
+    p_value = paired_bootstrap(bleu, base, knn) if knn else None
+    return Evaluation(base, knn, len(sources), p_value, signatures(translator, bleu, chrf, against))
+
+
+def score_base(
+    translator: Translator,
+    sources: Sequence[str],
+    bleu: BLEU,
+    chrf: CHRF,
+    against: Earlier | None,
+    *,
+    show_progress: bool = False,
+) -> Scores:
+    """What everything is compared with: the model alone, or earlier translations."""
+    if against:
+        return score_texts(against.translations, bleu, chrf)
+    return score_system(translator.base(), sources, bleu, chrf, label="base" if show_progress else "")
+
+
+def signatures(translator: Translator, bleu: BLEU, chrf: CHRF, against: Earlier | None) -> dict[str, str]:
+    return {
         "bleu": str(bleu.get_signature()),
         "chrf": str(chrf.get_signature()),
         "knnmt": signature_of(translator),
         **({"base": str(against)} if against else {}),
     }
-    p_value = paired_bootstrap(bleu, base, knn) if knn else None
-    return Evaluation(base, knn, len(sources), p_value, signature)
 
 
 def metrics(translator: Translator, references: Sequence[str]) -> tuple[BLEU, CHRF]:

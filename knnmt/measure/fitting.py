@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from knnmt.errors import CorpusError, SettingsError, StoreError
 from knnmt.files import write_durably
 from knnmt.layout.records import FileRecord, MixingRecord
 from knnmt.mixing.coverage import Coverage
-from knnmt.mixing.head_mixer import head_bytes
+from knnmt.mixing.fixed_values import PAPER_K
+from knnmt.mixing.head_mixer import HeadMixer, head_bytes
 from knnmt.mixing.heads import HEADS
-from knnmt.mixing.training import Fitted, Foreign, Seen, fit_head
+from knnmt.mixing.mixer import Mixer
+from knnmt.mixing.training import Fitted, Foreign, Seen, all_seen, fit_head
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import progress_bar
 from knnmt.retrieval.local_retriever import LocalRetriever
@@ -20,13 +23,14 @@ from knnmt.store.datastore import Store
 from knnmt.store.versions import changing, commit
 from knnmt.text.inputs import read_lines
 from knnmt.text.languages import base_language
-from knnmt.translate.leave_one_out import foreign_text, seen_text
-from knnmt.translate.mixers import builtin_head, coverage_of, variance_of
+from knnmt.translate.leave_one_out import foreign_text, new_text, seen_text
+from knnmt.translate.mixers import builtin_head, coverage_of, fixed_mixer, head_mixer, mixer_for, own_head, variance_of
 from knnmt.translate.settings import KINDS, TranslateSettings
 from knnmt.translate.translator import Translator
 
+LEARNED = "learned"
 FEWEST_SEGMENTS = 200  # of a store that a head of its own is fitted to
-GENERAL_SENTENCES = 120
+GENERAL_SENTENCES = 240
 HEAD, COVERAGE = "mixing-{:06d}.safetensors", "coverage-{:06d}.roaring"
 PRIOR = 0.02  # how strongly a head without general text is held at the built-in one
 
@@ -48,6 +52,84 @@ def observe_memory(model: TranslationModel, store: Store, general: Sequence[str]
     seen = seen_text(model, store, retriever, coverage, variance)
     foreign = observe_general(model, retriever, coverage, variance, general) if general else None
     return Observations(seen, foreign, coverage, variance)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A head that was fitted to a store, and what the store must keep of it."""
+
+    mixer: HeadMixer
+    record: MixingRecord | None  # None: it is the built-in head
+    contents: dict[str, bytes]
+
+
+def learn_with(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Learned | None:
+    """The head for a translator's first store, fitted to the memory and to text with known translations.
+
+    None where no head can serve: without keys, or for another source language than the store's.
+    """
+    model, retriever, stores = translator.translation_model, translator.retriever, translator.stores
+    if not isinstance(retriever, LocalRetriever) or not stores[0].has_keys:
+        return None
+    if model.source_lang != stores[0].manifest.model.source_lang:
+        return None
+    if stores[0].live_segments < FEWEST_SEGMENTS:
+        return Learned(head_mixer(retriever, model, builtin_head()), None, {})
+    observed = observe_memory(model, stores[0], general_sentences(model.source_lang))
+    observed = with_text(observed, model, LocalRetriever([stores[0]]), sources, references)
+    fitted = fitted_to(observed)
+    record, contents = record_of(stores[0], model, "learned", observed, fitted)
+    return Learned(head_mixer(retriever, model, fitted.head), record, contents)
+
+
+class Fitter:
+    """Makes the mixers of a comparison: the first store's own, and those that it has not, fitted now and not kept."""
+
+    def __init__(self, translator: Translator, general: Path | None = None) -> None:
+        if not isinstance(translator.retriever, LocalRetriever):
+            raise SettingsError("--mixing: only a store on this machine can be mixed in several ways")
+        self.translator, self.retriever, self.general = translator, translator.retriever, general
+        self.store = self.retriever.stores[0]
+        self.fitted_now: list[str] = []  # kinds
+
+    def mixer(self, kind: str) -> Mixer:
+        model, asked = self.translator.translation_model, replace(self.translator.settings, mixing=kind)
+        if not self.lacks(kind):
+            return mixer_for(self.retriever, model, asked)
+        self.fitted_now.append(kind)
+        fitted = fitted_to(self.observed, LEARNED if kind == "fixed" else kind)
+        if kind != "fixed":
+            return head_mixer(self.retriever, model, fitted.head, exact=asked.exact)
+        values = story(fitted, self.observed)["fixed"]
+        return fixed_mixer(asked.filled({"k": min(PAPER_K, self.retriever.entries)} | values), self.retriever.entries)
+
+    def lacks(self, kind: str) -> bool:
+        """Whether the store must be fitted for it."""
+        if kind == "paper" or (kind == LEARNED and self.store.live_segments < FEWEST_SEGMENTS):
+            return False
+        if kind != "fixed":
+            return own_head(self.store, kind) is None
+        mixing = self.store.manifest.mixing
+        return not (mixing and "fixed" in mixing.how) and "k" not in (self.store.manifest.tuned or {})
+
+    @cached_property
+    def observed(self) -> Observations:
+        """The memory is looked at once for all kinds."""
+        model = self.translator.translation_model
+        check_fittable(self.store, model)
+        return observe_memory(model, self.store, general_sentences(model.source_lang, self.general))
+
+
+def with_text(
+    observed: Observations,
+    model: TranslationModel,
+    retriever: LocalRetriever,
+    sources: Sequence[str],
+    references: Sequence[str],
+) -> Observations:
+    """What was seen of a memory and of new text together."""
+    new = new_text(model, retriever, observed.coverage, observed.variance, sources, references) if sources else None
+    return replace(observed, seen=all_seen([observed.seen, new])) if new else observed
 
 
 def observe_general(
@@ -79,11 +161,13 @@ def fit_mixing(
     *,
     kind: str = "learned",
     general: Path | None = None,
+    keep_tuning: bool = True,
     show_progress: bool = False,
 ) -> Store:
     """Fit a store's mixing on its own text, and make that its next version.
 
-    Of a store too small to learn from, only the n-grams of its sources are kept: the built-in head uses them.
+    Of a store too small to learn from, only the n-grams of its sources are kept: the built-in head uses them. What the
+    store was tuned to goes before what it was fitted to, so it is forgotten unless `keep_tuning`.
     """
     path = Path(path)
     store = Store.open(path)
@@ -91,16 +175,22 @@ def fit_mixing(
         raise SettingsError(f"--mixing {kind}: must be one of {', '.join(KINDS)}")
     if kind == "paper":
         with changing(path) as now:
-            return commit(now, "mixing set to the paper's", mixing=MixingRecord(kind, 0, 0.0, {}, {}))
+            mixing = MixingRecord(kind, 0, 0.0, {}, {})
+            return commit(now, "mixing set to the paper's", mixing=mixing, tuned=tuning_of(now, keep_tuning))
     check_fittable(store, model)
     sentences = general_sentences(model.source_lang, general)
     with progress_bar("fitting", 1, show=show_progress) as advance:
         record, contents = fitted_record(store, model, kind, sentences)
         advance(1, 0)
     with changing(path) as now:
-        if now.manifest.segments < store.manifest.segments:
+        if now.manifest.oldest != store.manifest.oldest:  # it was compacted, and its segments have other numbers
             raise StoreError(f"{path}: changed by someone else in the meantime; run the same command again")
-        return commit(now, "mixing fitted", mixing=replace(record, files=write_files(now, contents)))
+        mixing = replace(record, files=write_files(now, contents))
+        return commit(now, "mixing fitted", mixing=mixing, tuned=tuning_of(now, keep_tuning))
+
+
+def tuning_of(store: Store, keep: bool) -> dict[str, Any] | None:
+    return store.manifest.tuned if keep else None
 
 
 def check_fittable(store: Store, model: TranslationModel) -> None:
@@ -118,18 +208,33 @@ def fitted_record(
     store: Store, model: TranslationModel, kind: str, general: Sequence[str]
 ) -> tuple[MixingRecord, dict[str, bytes]]:
     """The manifest's record, and what its files hold."""
-    segments = store.manifest.segments
     if store.live_segments < FEWEST_SEGMENTS:
-        coverage, variance = coverage_of(store, model), variance_of(store)
-        how = {"segments": segments, "head": "built-in"}
-        return MixingRecord("learned", segments, variance, {}, how), {COVERAGE: coverage.to_bytes()}
+        return record_of_few(store, model, kind)
     observed = observe_memory(model, store, general)
-    fitted = fitted_to(observed, "learned" if kind == "fixed" else kind)
-    how = {"segments": segments} | story(fitted, observed)
+    return record_of(store, model, kind, observed, fitted_to(observed, "learned" if kind == "fixed" else kind))
+
+
+def record_of_few(store: Store, model: TranslationModel, kind: str) -> tuple[MixingRecord, dict[str, bytes]]:
+    """Of a store too small to learn from: what the built-in head needs, or nothing but the spread of the keys."""
+    if kind not in ("learned", "fixed"):
+        raise SettingsError(
+            f"--mixing {kind}: {store.path} has {store.live_segments:,} sentence pairs, and {FEWEST_SEGMENTS} are "
+            f"the fewest to fit it to; learned uses the built-in head"
+        )
+    how = {"segments": store.live_segments} | ({"head": "built-in"} if kind == "learned" else {})
+    record = MixingRecord(kind, store.manifest.segments, variance_of(store), {}, how)
+    return record, {COVERAGE: coverage_of(store, model).to_bytes()}
+
+
+def record_of(
+    store: Store, model: TranslationModel, kind: str, observed: Observations, fitted: Fitted
+) -> tuple[MixingRecord, dict[str, bytes]]:
+    """The same of what was fitted."""
+    how = {"segments": store.live_segments} | story(fitted, observed)
     contents = {COVERAGE: observed.coverage.to_bytes()}
     if kind != "fixed":
         contents[HEAD] = head_bytes(fitted.head, {"model": model.fingerprint} | how)
-    return MixingRecord(kind, segments, observed.variance, {}, how), contents
+    return MixingRecord(kind, store.manifest.segments, observed.variance, {}, how), contents
 
 
 def write_files(store: Store, contents: dict[str, bytes]) -> dict[str, FileRecord]:

@@ -13,7 +13,8 @@ import numpy as np
 
 from knnmt.errors import SettingsError
 from knnmt.files import check_writable, write_durably
-from knnmt.measure.tuning import Candidate, Tuning
+from knnmt.measure.jury import Candidate
+from knnmt.measure.tuning import Tuning
 
 ENDINGS = (".png", ".svg")
 INCHES = (12.0, 5.3)
@@ -48,9 +49,9 @@ def draw_tuning(tuning: Tuning, file: Path) -> None:
 
 def title_of(tuning: Tuning) -> str:
     chosen = tuning.chosen.settings.fixed
-    skipping = f", certain {chosen.certain:g}" if chosen.certain < 1 else ""
+    values = f"k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}"
     return (
-        f"★ k {chosen.k}, temperature {chosen.temperature:g}, weight {chosen.weight:g}{skipping}: "
+        f"★ {'the learned head' if tuning.chosen.is_learned else values}: "
         f"BLEU {tuning.chosen.bleu:.2f} on {tuning.chosen.sentences:,} of {tuning.lines:,} sentences"
         f"{alone_of(tuning)}\n"
         "colour: likelihood of the references; marks: settings that were decoded, with their BLEU"
@@ -59,7 +60,7 @@ def title_of(tuning: Tuning) -> str:
 
 def alone_of(tuning: Tuning) -> str:
     """What the model reached without the memory, on as many sentences as it was decoded."""
-    alone = next((one for one in tuning.candidates if one.settings.fixed.weight == 0), tuning.chosen)
+    alone = next((one for one in tuning.candidates if one.is_alone), tuning.chosen)
     return "" if alone is tuning.chosen else f"; the model alone: {alone.bleu:.2f} on {alone.sentences:,}"
 
 
@@ -92,7 +93,7 @@ def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
     """Candidates with retrieval; where several fall on one place, the best of them."""
     marked: dict[tuple[int, int], Candidate] = {}
     for candidate in tuning.candidates:
-        if candidate.settings.fixed.weight > 0:
+        if not candidate.is_learned and not candidate.is_alone:
             place = (place_of(tuning, candidate, across), place_of(tuning, candidate, upwards))
             marked.setdefault(place, candidate)
     for (column, row), candidate in marked.items():

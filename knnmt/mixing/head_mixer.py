@@ -20,6 +20,7 @@ from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
 
 FORMAT = "1"
+NOTES = "knnmt"  # the field of the file that says what it is
 WORTH_A_SEARCH = 0.05  # total variation between mixture and model, below which nothing is searched
 
 
@@ -50,7 +51,8 @@ class HeadMixer:
         judged = self.head(evidence)
         found_of_each = logits.shape[1]  # a small memory has fewer than the head expects
         tokens, weights = evidence.tokens[:, :found_of_each], judged.weights[:, :found_of_each]
-        return Mixture(tokens, weights, judged.weight, judged.temperature * self.variance)
+        temperature = judged.temperature * self.variance
+        return Mixture(tokens, weights, judged.weight, temperature, lambda: self.head.reasons(evidence))
 
 
 def padded(found: Neighbours) -> Neighbours:
@@ -67,14 +69,18 @@ def wider(logits: torch.Tensor) -> torch.Tensor:
 
 
 def digest(head: Head) -> str:
-    return hashlib.sha256(head_bytes(head, {})).hexdigest()[:8]
+    """What tells heads apart: the same for the same weights, in every run."""
+    hashed = hashlib.sha256(head.kind.encode())
+    for name, tensor in sorted(head.state_dict().items()):
+        hashed.update(name.encode() + tensor.detach().contiguous().numpy().tobytes())
+    return hashed.hexdigest()[:8]
 
 
 def head_bytes(head: Head, about: dict[str, Any]) -> bytes:
     """A file of its weights; `about` says how it was made."""
     tensors = {name: tensor.detach().contiguous() for name, tensor in head.state_dict().items()}
-    notes = {"format": FORMAT, "kind": head.kind, "about": json.dumps(about, sort_keys=True)}
-    content: bytes = save(tensors, notes)
+    notes = {"format": FORMAT, "kind": head.kind, "about": about}
+    content: bytes = save(tensors, {NOTES: json.dumps(notes, sort_keys=True)})  # one field: several have no order
     return content
 
 
@@ -82,12 +88,13 @@ def read_head(file: Path) -> tuple[Head, dict[str, Any]]:
     """A head and how it was made."""
     try:
         with safe_open(file, "pt") as opened:
-            notes = opened.metadata() or {}
+            metadata = opened.metadata() or {}
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no dictionary
+        notes = json.loads(metadata.get(NOTES, "{}"))
         if notes.get("format") != FORMAT or notes.get("kind") not in HEADS:
             raise StoreError(f"{file}: mixing of another version of knnmt; run `knnmt fit` again")
         head = HEADS[notes["kind"]]()
         head.load_state_dict(tensors)
-        return head, json.loads(notes.get("about", "{}"))
-    except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
+        return head, dict(notes["about"])
+    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{file}: damaged ({error}); restore it from a copy or run `knnmt fit`") from error

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from knnmt.mixing.evidence import NEIGHBOURS, RANKED, SIGNALS, Evidence
+from knnmt.mixing.reasons import Reasons
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 NEAR = 8  # neighbours whose mean distance counts
@@ -40,6 +41,10 @@ class Head(nn.Module):
 
     def judge(self, inputs: torch.Tensor, evidence: Evidence) -> Judgement:
         raise NotImplementedError
+
+    def reasons(self, evidence: Evidence) -> Reasons:  # noqa: ARG002 - for heads that can tell
+        """What each kind of evidence did to the weight; nothing where the network's inputs have no such kinds."""
+        return {}
 
     def foreseen(self, best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
         """How far the mixture is likely to be from the model, [n], known before any search."""
@@ -95,7 +100,21 @@ def features(evidence: Evidence) -> torch.Tensor:
     )
 
 
-FEATURES = len(RANKS) + 1 + 2 + (len(RANKS) - 1) + 2 + 2 + 1 + 1 + 1 + 1 + 1 + 1 + SIGNALS
+DISTANCES = len(RANKS) + 1 + 2
+AGREEMENT = len(RANKS) - 1 + 2
+CONFIDENCE = 2 + 1 + 1
+SHARED = 1 + 1 + 1 + 1
+FEATURES = DISTANCES + AGREEMENT + CONFIDENCE + SHARED + SIGNALS
+# What the columns of `features` tell of: the neighbours' agreement is with each other and with the model.
+EVIDENCE = {
+    "distance": range(DISTANCES),
+    "agreement": [
+        *range(DISTANCES, DISTANCES + AGREEMENT),
+        *range(DISTANCES + AGREEMENT + CONFIDENCE, FEATURES - SIGNALS),
+    ],
+    "model": range(DISTANCES + AGREEMENT, DISTANCES + AGREEMENT + CONFIDENCE),
+    "coverage": range(FEATURES - SIGNALS, FEATURES),
+}
 
 
 class LearnedHead(Head):
@@ -129,11 +148,21 @@ class LearnedHead(Head):
         return features(evidence)
 
     def judge(self, inputs: torch.Tensor, evidence: Evidence) -> Judgement:
-        inner = torch.tanh(self.hidden((inputs - self.mean) / self.scale))
-        weight, temperature = self.output(inner).split(1, dim=-1)
+        weight, temperature = self.outputs((inputs - self.mean) / self.scale)
         temperature = temperature.clamp(-7.0, 3.0).exp()
         scores = evidence.scores(temperature) + self.agreement * evidence.logarithms
         return Judgement(torch.sigmoid(weight), normalised(scores), temperature)
+
+    def outputs(self, standard: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weight and temperature before they are squashed, each [n, 1], of features in their usual size."""
+        weight, temperature = self.output(torch.tanh(self.hidden(standard))).split(1, dim=-1)
+        return weight, temperature
+
+    def reasons(self, evidence: Evidence) -> Reasons:
+        standard = (self.inputs(evidence) - self.mean) / self.scale
+        weight = torch.sigmoid(self.outputs(standard)[0])
+        without = {kind: standard.index_fill(1, torch.tensor(list(at)), 0.0) for kind, at in EVIDENCE.items()}
+        return {kind: (weight - torch.sigmoid(self.outputs(usual)[0]))[:, 0] for kind, usual in without.items()}
 
 
 def distances_and_counts(evidence: Evidence) -> torch.Tensor:

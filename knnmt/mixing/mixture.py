@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from knnmt.engine.projection import Ranking
+from knnmt.mixing.reasons import Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Mixture:
     weights: torch.Tensor  # [n, k] of each neighbour among the row's neighbours: a row sums to 1, or 0 without any
     weight: torch.Tensor  # [n, 1] of all neighbours together against the model
     temperature: torch.Tensor  # [n, 1]
+    why: Why | None = None  # where the mixer can tell
 
     def best(self, ranking: Ranking, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The best continuations, scores and tokens [n, most]; `logits` [n, k] are those of the neighbours' tokens."""

@@ -4,14 +4,14 @@ Text of the memory itself, each sentence left out of its own search, stands for 
 text stands for the rest: there the mixture is to stay what the model alone would say (KL divergence).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from knnmt.mixing.evidence import Evidence
+from knnmt.mixing.evidence import Evidence, joined
 from knnmt.mixing.fixed import mixed_likelihoods, neighbour_shares
 from knnmt.mixing.heads import Head, Judgement, LearnedHead, RobustHead, gate_features, normalised
 
@@ -43,6 +43,27 @@ class Foreign:
 
     evidence: Evidence
     sentences: torch.Tensor  # [n]
+
+
+def all_seen(parts: Sequence[Seen]) -> Seen:
+    """The rows of several texts; no two of their sentences have the same number."""
+    return Seen(
+        joined([part.evidence for part in parts]),
+        torch.cat([part.hits for part in parts]),
+        torch.cat([part.model for part in parts]),
+        renumbered([part.sentences for part in parts]),
+    )
+
+
+def all_foreign(parts: Sequence[Foreign]) -> Foreign:
+    return Foreign(joined([part.evidence for part in parts]), renumbered([part.sentences for part in parts]))
+
+
+def renumbered(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Numbers of sentences, those of each part after those of the parts before it."""
+    counts = [int(part.max()) + 1 if len(part) else 0 for part in parts]
+    firsts = [sum(counts[:at]) for at in range(len(parts))]
+    return torch.cat([part + first for part, first in zip(parts, firsts, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)

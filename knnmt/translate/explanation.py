@@ -10,7 +10,7 @@ tokens, and a sentence's support for the word is what its neighbours hold of tha
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,12 @@ from knnmt.engine.projection import AllLogits
 from knnmt.mixing.mixer import Mixer
 from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
+from knnmt.mixing.reasons import Reasons
 from knnmt.models.translation_model import TranslationModel
 from knnmt.models.words import widened, word_spans, words_of, written
 from knnmt.retrieval.retriever import Located, Retriever
 
+GRAMS = ("tokens", "pairs of tokens", "triples")
 USUAL = {"certain": 1, "exact": False}
 FAINT = 0.1  # a place in a sentence that gives less than this part of what its best place gives is not marked
 
@@ -67,6 +69,8 @@ class ExplainedToken:
     neighbours: list[Neighbour]
     weight: float = 0.0  # of the neighbours at this step
     temperature: float = 0.0
+    searched: bool = True  # whether the memory was asked at all
+    reasons: dict[str, float] = field(default_factory=dict)  # what each kind of evidence added to the weight
 
     def supports(self) -> Iterable[tuple[Neighbour, float]]:
         """The neighbours with this very token, each with its part of the memory's share."""
@@ -97,6 +101,8 @@ class ExplainedWord:
     tokens: list[int]  # positions of its tokens
     memory_share: float
     sentences: list[MemorySentence]  # most support first
+    weight: float = 0.0  # of the neighbours, the mean over its tokens
+    reasons: dict[str, float] = field(default_factory=dict)  # likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,15 @@ class Explanation:
     words: list[ExplainedWord]
     tokens: list[ExplainedToken]
     cut: bool = False  # the source was longer than the model can take, and its end was left out
+    coverage: list[float] = field(default_factory=list)  # shares of the source's 1-, 2- and 3-grams in the memory
+
+    @property
+    def known(self) -> str:
+        """How much of the source the memory knows, in words; nothing where the mixing does not look at it."""
+        if not self.coverage:
+            return ""
+        shares = [f"{share:.0%} of its {name}" for share, name in zip(self.coverage, GRAMS, strict=False)]
+        return f"Of the source, the memory knows {', '.join(shares[:-1])} and {shares[-1]}."
 
     @property
     def setting(self) -> str:
@@ -158,7 +173,13 @@ class Tracing:
             words=words,
             tokens=explained,
             cut=len(model.encode_sources([source])[0]) > model.positions,
+            coverage=self.coverage(source),
         )
+
+    def coverage(self, source: str) -> list[float]:
+        """What the mixer knows of the sentence before it is decoded."""
+        shares: list[float] = self.mixer.signals(self.model.fitting_sources([source])[0])[0].tolist()
+        return shares
 
     @torch.inference_mode()
     def trace(self, source: str, tokens: Sequence[int], texts: Sequence[str]) -> list[ExplainedToken]:
@@ -176,8 +197,9 @@ class Tracing:
         signals = self.mixer.signals([source_ids]).expand(len(tokens), -1)
         found = self.retriever.search(keys.numpy(), self.mixer.needs.neighbours)
         mixture = self.mixer.mixture(found, ranking, following.at(torch.from_numpy(found.tokens)), signals)
-        asked = self.mixer.asks(ranking, signals)[:, None]
-        return Steps(torch.tensor(tokens), logits, found, replace(mixture, weight=mixture.weight * asked))
+        asked = self.mixer.asks(ranking, signals)
+        mixture = replace(mixture, weight=mixture.weight * asked[:, None])
+        return Steps(torch.tensor(tokens), logits, found, mixture, asked)
 
     @torch.inference_mode()
     def shares(self, source: str, tokens: Sequence[int]) -> list[float]:
@@ -201,6 +223,8 @@ class Tracing:
             weight=weight,
             temperature=float(steps.mixture.temperature[step]),
             neighbours=origins.neighbours(steps.found, steps.mixture.weights[step], step),
+            searched=bool(steps.asked[step]),
+            reasons={kind: float(effect[step]) for kind, effect in steps.reasons.items()} if steps.asked[step] else {},
         )
 
 
@@ -212,6 +236,11 @@ class Steps:
     logits: torch.Tensor  # [steps, vocabulary]
     found: Neighbours
     mixture: Mixture  # its weight is 0 where no neighbours were asked for
+    asked: torch.Tensor  # [steps] where they were
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        return self.mixture.why() if self.mixture.why else {}
 
     @cached_property
     def probabilities(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -283,7 +312,21 @@ def explain_word(translation: str, span: Span, positions: list[int], tokens: Seq
     """A word out of its tokens."""
     start, end = span
     share = sum(token.memory_share for token in tokens) / len(tokens)
-    return ExplainedWord(translation[start:end], start, positions, share, sentences_behind(tokens))
+    return ExplainedWord(
+        translation[start:end],
+        start,
+        positions,
+        share,
+        sentences_behind(tokens),
+        weight=sum(token.weight for token in tokens) / len(tokens),
+        reasons=mean_reasons(tokens),
+    )
+
+
+def mean_reasons(tokens: Sequence[ExplainedToken]) -> dict[str, float]:
+    """Of the tokens for which the memory was asked."""
+    told = [token.reasons for token in tokens if token.reasons]
+    return {kind: sum(one[kind] for one in told) / len(told) for kind in told[0]} if told else {}
 
 
 def sentences_behind(tokens: Sequence[ExplainedToken]) -> list[MemorySentence]:

@@ -1,7 +1,7 @@
 """Text of the memory as if it were new: each sentence without itself, its copies and its near-copies."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -45,16 +45,44 @@ def seen_text(
     sources, targets, numbers = [sources[row] for row in short], [targets[row] for row in short], numbers[short]
     ignored = special_tokens(model)
     shares = [coverage.shares(plain(source, ignored), without_itself=True) for source in sources]
-    signals = torch.tensor(shares, dtype=torch.float)
     leaving = LeavingOut(store)
+
+    def found(said: Forced) -> Neighbours:
+        return leaving.out(said, search_for(said, retriever, NEIGHBOURS + SPARE), numbers)
+
+    return rows_of(forced(model, sources, targets), found, torch.tensor(shares, dtype=torch.float), variance)
+
+
+def new_text(
+    model: TranslationModel,
+    retriever: Retriever,
+    coverage: Coverage,
+    variance: float,
+    sources: Sequence[str],
+    references: Sequence[str],
+) -> Seen | None:
+    """Rows of text that is not in the memory, with known translations; None where no pair can be looked at."""
+    encoded = zip(model.encode_sources(sources), model.encode_targets(references), strict=True)
+    pairs = [(source, target) for source, target in encoded if max(len(source), len(target)) <= LONGEST]
+    if not pairs:
+        return None
+    ignored = special_tokens(model)
+    shares = [coverage.shares(plain(source, ignored)) for source, _ in pairs]
+    said = forced(model, [source for source, _ in pairs], [target for _, target in pairs])
+    return rows_of(said, lambda one: search_for(one, retriever), torch.tensor(shares, dtype=torch.float), variance)
+
+
+def rows_of(
+    said: Iterable[Forced], search: Callable[[Forced], Neighbours], signals: torch.Tensor, variance: float
+) -> Seen:
+    """What is seen at each position; `signals` are those of each pair."""
     parts, hits, alone, sentences = [], [], [], []
-    for said in forced(model, sources, targets):
-        found = leaving.out(said, search_for(said, retriever, NEIGHBOURS + SPARE), numbers)
-        evidence = evidence_of(said, found, signals[said.pairs], variance)
+    for one in said:
+        evidence = evidence_of(one, search(one), signals[one.pairs], variance)
         parts.append(evidence)
-        hits.append(evidence.distances.isfinite() & (evidence.tokens == said.tokens[:, None]))
-        alone.append(torch.log_softmax(said.logits, dim=-1).gather(1, said.tokens[:, None])[:, 0])
-        sentences.append(torch.from_numpy(said.pairs))
+        hits.append(evidence.distances.isfinite() & (evidence.tokens == one.tokens[:, None]))
+        alone.append(torch.log_softmax(one.logits, dim=-1).gather(1, one.tokens[:, None])[:, 0])
+        sentences.append(torch.from_numpy(one.pairs))
     return Seen(joined(parts), torch.cat(hits), torch.cat(alone), torch.cat(sentences))
 
 

@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from knnmt.errors import SettingsError
+from knnmt.errors import SettingsError, StoreError
+from knnmt.layout.bitmaps import as_array
+from knnmt.layout.records import HASHES
 from knnmt.mixing.coverage import Coverage
 from knnmt.mixing.fixed import FixedMixer
 from knnmt.mixing.fixed_values import PAPER_K
 from knnmt.mixing.head_mixer import HeadMixer, read_head
-from knnmt.mixing.heads import Head
+from knnmt.mixing.heads import USUAL_TEMPERATURE, Head
 from knnmt.mixing.mixer import Mixer
 from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.datastore import Store
+from knnmt.store.filters import numbers_below
 from knnmt.translate.leave_one_out import plain, special_tokens
 from knnmt.translate.settings import BY_HAND, TranslateSettings, check_enough
 
@@ -68,24 +72,47 @@ def fixed_mixer(settings: TranslateSettings, entries: int) -> FixedMixer:
 
 
 def fixed_settings(retriever: LocalRetriever, asked: TranslateSettings, kind: str) -> TranslateSettings:
-    """What was left open filled in: as tuned, else as fitted, else as in the paper."""
+    """What was left open filled in: as tuned, else as fitted, else by a rule; if asked for, as in the paper."""
     manifest = retriever.stores[0].manifest
     fitted = manifest.mixing.how.get("fixed", {}) if manifest.mixing else {}
-    chosen = {"k": PAPER_K} | ({} if kind == "paper" else fitted | (manifest.tuned or {}))
+    chosen = {"k": PAPER_K}
+    if kind != "paper":
+        chosen |= usual_values(retriever.stores[0]) | fitted | (manifest.tuned or {})
     chosen["k"] = min(chosen["k"], retriever.entries)  # a filter may leave fewer than the store was tuned for
     chosen.pop("mixing", None)
     return asked.filled(chosen)
 
 
+def usual_values(store: Store) -> dict[str, float]:
+    """A temperature in proportion to the spread of the keys, which differs from model to model."""
+    known = store.has_keys or (store.manifest.mixing and store.manifest.mixing.variance)
+    return {"temperature": USUAL_TEMPERATURE * known_variance(store)} if known else {}
+
+
 def head_of(store: Store, kind: str) -> Head:
     """The store's own, else the built-in one."""
-    record = store.manifest.mixing
-    name = record.named(".safetensors") if record and record.kind == kind else None
+    name = own_head(store, kind)
     if name is not None:
-        return read_head(store.path / name)[0]
+        head, about = read_head(store.path / name)
+        check_made_for(store, name, about)
+        return head
     if kind != "learned":
         raise SettingsError(f"--mixing {kind}: {store.path} has none; make one with `knnmt fit --mixing {kind}`")
     return builtin_head()
+
+
+def own_head(store: Store, kind: str) -> str | None:
+    """The file of the store's own head of a kind."""
+    record = store.manifest.mixing
+    return record.named(".safetensors") if record and record.kind == kind else None
+
+
+def check_made_for(store: Store, name: str, about: dict[str, Any]) -> None:
+    made, wanted = about.get("model"), store.manifest.model.fingerprint
+    if made != wanted:
+        raise StoreError(
+            f"{store.path / name}: fitted for another model (fingerprint {made}, not {wanted}); run `knnmt fit` again"
+        )
 
 
 def builtin_head() -> Head:
@@ -118,24 +145,44 @@ def covered(store: Store, model: TranslationModel) -> Coverage:
         if store.manifest.segments > MANY:
             log.warning("%s: reading all of its sentences; `knnmt fit` would make opening faster", store.path)
         return coverage_of(store, model)
-    known = Coverage.from_bytes((store.path / name).read_bytes(), name)
+    known = Coverage.from_bytes(read_file(store.path / name), name)
     if record.covered >= store.manifest.segments:
         return known
     return known.joined(coverage_of(store, model, first=record.covered))
 
 
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from error
+
+
 def known_variance(store: Store) -> float:
-    return store.manifest.mixing.variance if store.manifest.mixing else variance_of(store)
+    """As its mixing was fitted with, else of its keys now."""
+    record = store.manifest.mixing
+    return record.variance if record and record.variance else variance_of(store)
 
 
 def coverage_of(store: Store, model: TranslationModel, *, first: int = 0) -> Coverage:
     """The n-grams of a store's sources, from the segment of number `first` on."""
     coverage, ignored = Coverage(), special_tokens(model)
-    texts = [pair.source for pair in store.all_segments() if pair.segment >= first]
-    for begin in range(0, len(texts), SOURCES_AT_ONCE):
-        encoded = model.encode_sources(texts[begin : begin + SOURCES_AT_ONCE])
+    numbers = distinct(store, first)
+    for begin in range(0, len(numbers), SOURCES_AT_ONCE):
+        pairs = store.segments_at(numbers[begin : begin + SOURCES_AT_ONCE])
+        encoded = model.encode_sources([pair.source for pair in pairs])
         coverage.add(plain(source, ignored) for source in encoded)
     return coverage
+
+
+def distinct(store: Store, first: int) -> NDArray[np.int64]:
+    """Live segments from a number on, each with a source that none before it has: a copy makes nothing more known."""
+    hashes = np.concatenate([np.asarray(column)[:, 0] for column in store.columns(HASHES)])
+    live = as_array(numbers_below(store.manifest.segments) - store.removed)
+    new = live[np.searchsorted(live, first) :]
+    new = new[~np.isin(hashes[new], hashes[:first])] if first else new
+    _, firsts = np.unique(hashes[new], return_index=True)
+    return np.asarray(new[np.sort(firsts)])
 
 
 def variance_of(store: Store) -> float:

@@ -10,17 +10,14 @@ that the head serves other models, too.
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
-from knnmt.measure.fitting import Observations, general_sentences, observe_memory
-from knnmt.mixing.evidence import joined
+from knnmt.measure.fitting import general_sentences, observe_memory
 from knnmt.mixing.head_mixer import head_bytes
 from knnmt.mixing.heads import LearnedHead
-from knnmt.mixing.training import Foreign, Seen, fit_head
+from knnmt.mixing.training import all_foreign, all_seen, fit_head
 from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.store.building import BuildSettings, build_store
 from knnmt.store.datastore import Store
@@ -47,7 +44,8 @@ def main(
         print(
             f"{domain}: {len(observed[-1].seen.model):,} tokens, variance {observed[-1].variance:.0f}", file=sys.stderr
         )
-    seen, foreign = together(observed)
+    seen = all_seen([one.seen for one in observed])
+    foreign = all_foreign([one.foreign for one in observed if one.foreign])
     fitted = fit_head(LearnedHead(), seen, foreign, fresh=True)
     about = {
         "model": loaded.fingerprint,
@@ -68,19 +66,6 @@ def store_of(model: TranslationModel, texts: Path, folder: Path, pairs: int) -> 
         return Store.open(folder)
     corpus = Corpus(texts / "train.de.gz", texts / "train.en.gz", ("de", "en"), texts.name)
     return build_store(folder, model, [corpus], BuildSettings(limit=pairs, show_progress=sys.stderr.isatty()))
-
-
-def together(observed: Sequence[Observations]) -> tuple[Seen, Foreign]:
-    """The rows of several memories; no two of their sentences have the same number."""
-    firsts = torch.tensor([0, *(int(one.seen.sentences.max()) + 1 for one in observed)]).cumsum(0).tolist()
-    seen = Seen(
-        joined([one.seen.evidence for one in observed]),
-        torch.cat([one.seen.hits for one in observed]),
-        torch.cat([one.seen.model for one in observed]),
-        torch.cat([one.seen.sentences + first for one, first in zip(observed, firsts, strict=False)]),
-    )
-    general = [one.foreign for one in observed if one.foreign]
-    return seen, Foreign(joined([one.evidence for one in general]), torch.cat([one.sentences for one in general]))
 
 
 if __name__ == "__main__":

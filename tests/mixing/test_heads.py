@@ -10,10 +10,11 @@ from knnmt import StoreError
 from knnmt.engine.projection import AllLogits
 from knnmt.mixing.coverage import Coverage
 from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence
-from knnmt.mixing.head_mixer import HeadMixer, head_bytes, read_head
-from knnmt.mixing.heads import FEATURES, HEADS, LearnedHead, features
+from knnmt.mixing.head_mixer import HeadMixer, digest, head_bytes, read_head
+from knnmt.mixing.heads import EVIDENCE, FEATURES, HEADS, LearnedHead, RobustHead, features
 from knnmt.mixing.mixture import mix
 from knnmt.mixing.neighbours import Neighbours
+from knnmt.mixing.reasons import IN_WORDS, because
 from knnmt.mixing.training import Foreign, Seen, divergence, effect, fit_head, likelihood
 from knnmt.translate.mixers import builtin_head
 
@@ -102,6 +103,40 @@ def test_a_head_comes_back_from_its_file(kind: str, tmp_path: Path) -> None:
     (tmp_path / "head.safetensors").write_bytes(b"no head")
     with pytest.raises(StoreError, match=r"head\.safetensors"):
         read_head(tmp_path / "head.safetensors")
+
+
+@every_head
+def test_the_same_head_has_the_same_name_and_file_in_every_run(kind: str) -> None:
+    head = HEADS[kind]()
+    assert len({digest(head) for _ in range(20)}) == 1
+    assert len({head_bytes(head, {"a": 1, "b": 2}) for _ in range(20)}) == 1
+    assert digest(head) != digest(HEADS[kind]())
+
+
+def test_each_feature_is_of_one_kind() -> None:
+    assert sorted(column for columns in EVIDENCE.values() for column in columns) == list(range(FEATURES))
+
+
+def test_reasons_are_what_the_weight_would_lose() -> None:
+    """Of one kind of evidence, if it were as it was on average when the head was fitted."""
+    evidence, _ = evidence_of()
+    head = builtin_head()
+    assert isinstance(head, LearnedHead)
+    reasons = head.reasons(evidence)
+    assert set(reasons) == set(EVIDENCE) == set(IN_WORDS)
+    usual = evidence.rows(torch.arange(ROWS))
+    inputs = head.inputs(usual)
+    columns = list(EVIDENCE["coverage"])
+    inputs[:, columns] = head.mean[columns]
+    expected = head(evidence).weight - head.judge(inputs, usual).weight
+    assert torch.allclose(reasons["coverage"], expected[:, 0], atol=1e-6)
+    assert RobustHead().reasons(evidence) == {}
+
+
+def test_reasons_in_words() -> None:
+    effects = {"coverage": -0.4, "distance": 0.01, "agreement": 0.1, "model": 0.0}
+    assert because(effects) == "the memory knows little of the sentence (-0.40), the neighbours agree (+0.10)"
+    assert because({"coverage": 0.001}) == ""
 
 
 def test_the_built_in_head_leaves_text_that_is_not_covered_to_the_model() -> None:
