@@ -98,7 +98,7 @@ class Steps:
     def tune(self, name: str, store: Path, dev: Text, *more: object) -> list[str]:
         """The options that serve this dev text best."""
         command = ("tune", store, *self.test_options(dev, self.dev_sentences), *more)
-        tuned = self.once(f"tune-{name}", [store], *command)
+        tuned = fixed_values(self.once(f"tune-{name}", [store], *command))
         chosen = [word for key in ("k", "temperature", "weight") for word in (f"--{key}", tuned[key])]
         return words(*chosen, *(("--certain", 1) if "certain" in tuned else ()))  # the paper asks at every step
 
@@ -153,6 +153,13 @@ class Steps:
         file = self.output / "results" / f"{recipe}.json"
         write_json(file, {"recipe": recipe, "command": command, "rows": rows})
         print(file)
+
+
+def fixed_values(tuned: Json) -> Json:
+    """The paper's method has fixed values; where the learned head was chosen, the best fixed ones that were decoded."""
+    if "k" in tuned:
+        return tuned
+    return cast(Json, next(one for one in tuned["how"]["candidates"] if "k" in one))
 
 
 def asked(stores: Sequence[Path], *arguments: object) -> Json:
