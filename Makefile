@@ -34,7 +34,7 @@ bench: $(BENCH_READY)
 	$(BIN)/python -m bench $(BENCH)
 
 # The paper's experiments, with the commands of docs/results.md; stopped, the same call goes on. OPUS names a
-# Chinese-English model. Whole texts and finer curves: make results SIZE= CAPS= FIGURES= MULTILINGUAL=
+# Chinese-English model. Whole texts and finer curves: make results SIZE= CAPS= FIGURES= MULTILINGUAL= FINETUNING=
 CORPORA ?= corpora
 RESULTS ?= results
 SIZE ?= --sentences 400 --dev-sentences 150
@@ -43,6 +43,7 @@ FIGURES ?= --sentences 100 --k 1,4,16,64 --temperature 10,100 --sizes 0.1,0.3,1 
 MULTILINGUAL ?= --sentences 200 --dev-sentences 60 --pairs 20000 --directions de-en fr-en en-de de-fr \
 	--minutes 25 --vocabulary 4000 --training "--dimension 128 --feed-forward 512 --encoder-layers 3 \
 	--decoder-layers 2 --processes 1 --accumulate 2"
+FINETUNING ?= --sentences 400
 RECIPE = $(BIN)/python recipes/paper/$(1).py --output $(RESULTS) --corpora $(CORPORA)
 
 results: $(READY)
@@ -51,6 +52,9 @@ results: $(READY)
 	$(call RECIPE,downsampling) $(SIZE) $(CAPS)
 	$(call RECIPE,figures) $(FIGURES)
 	$(call RECIPE,multilingual) $(MULTILINGUAL)
+	$(call RECIPE,finetuning) $(FINETUNING)
+	test -z "$(OPUS)" || $(call RECIPE,finetuning) $(FINETUNING) --name opus-mt --model "$(OPUS)" \
+		--languages zh en --train it-zh/train --test it-zh/test --foreign none
 	test -z "$(OPUS)" || $(call RECIPE,domains) $(SIZE) --name opus-mt --model "$(OPUS)" \
 		--languages zh en --domains it-zh --general none
 	$(BIN)/python recipes/paper/tables.py --output $(RESULTS)

@@ -9,17 +9,20 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tiny_models import tiny_folder
+import torch
+from tiny_models import ENGLISH, GERMAN, tiny_folder
 
 from knnmt import __version__
 from knnmt.cli.demo import read_demo
 from knnmt.cli.main import main
-from knnmt.models.translation_model import load_weights
+from knnmt.models.translation_model import load_model, load_weights
 from knnmt.retrieval.searchers import WIDER
 from knnmt.search.factories import automatic_factory
 from knnmt.search.index import TRAINING_KEYS_PER_CLUSTER
@@ -98,6 +101,8 @@ def results(recipe: SimpleNamespace, corpora: Path, tmp_path_factory: pytest.Tem
     recipe.figures.main([*places, *SMALL, *axes])
     model = ["--model", str(tiny_folder("m2m_100")), "--text", "many", "--directions", "de-en", "de-fr", "--pairs", "5"]
     recipe.multilingual.main([*places, *SMALL, *model])
+    finetuning = ["--model", str(tiny_folder("marian")), "--pairs", "30", "--times", "0.02", "0.05", "--rates", "1e-3"]
+    recipe.finetuning.main([*places, *SMALL, *finetuning])
     return output
 
 
@@ -114,6 +119,28 @@ def test_rows(recipe: SimpleNamespace, results: Path) -> None:
     assert [memory for _, memory in rows(recipe, results, "downsampling")] == [
         "all entries", "at most 3 entries of a token", "at most 1 entries of a token",
     ]  # fmt: skip
+
+
+def test_fine_tuning_gets_the_datastores_time(recipe: SimpleNamespace, results: Path) -> None:
+    found = recipe.steps.read_json(results / "results" / "finetuning.json")["rows"]
+    kinds = [row["system"].split(",")[0].split(" of ")[0] for row in found]
+    assert kinds == ["datastore", "fine-tuned", "fine-tuned", "datastore on top", "datastore on top"]
+    assert [row["own_p"] is None for row in found] == [True, False, False, False, False]
+    assert all({"own_bleu", "own_base", "foreign_bleu", "foreign_base"} <= set(row) for row in found)
+    assert all(int(re.search(r"([\d,]+) updates", row["system"])[1]) >= 1 for row in found[1:3])
+
+
+def test_fine_tuning_learns_and_keeps_positions_as_they_are(recipe: SimpleNamespace) -> None:
+    model = load_model(str(tiny_folder("marian")))
+    model = replace(model, network=deepcopy(model.network))
+    pairs = list(zip(model.encode_sources(GERMAN), model.encode_targets(ENGLISH), strict=True))
+    trainer = recipe.finetuning.Trainer(model, 1e-2)
+    positions = {n: v.clone() for n, v in model.network.named_parameters() if "embed_positions" in n}
+    before = trainer.likelihood(pairs)
+    for _ in range(20):
+        trainer.update(pairs)
+    assert trainer.likelihood(pairs) > before + 0.5
+    assert all(torch.equal(model.network.get_parameter(name), value) for name, value in positions.items())
 
 
 def test_all_domains_are_the_same_in_one_store_and_in_several(recipe: SimpleNamespace, results: Path) -> None:
