@@ -7,6 +7,7 @@ import io
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from copy import deepcopy
@@ -80,6 +81,7 @@ def recipe(run: list[str]) -> Iterator[SimpleNamespace]:
             return printed.getvalue()
 
         modules.steps.knnmt = modules.figures.knnmt = knnmt
+        modules.finetuning.children_seconds = time.process_time
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("knnmt.models.translation_model.load_weights", cache(load_weights))
             yield modules
