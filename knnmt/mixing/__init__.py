@@ -6,10 +6,10 @@ tokens.
 
 | mixer | decides by |
 |---|---|
-| `fixed.FixedMixer` | the same k, temperature and weight at every step (Khandelwal et al. 2021) |
-| `head_mixer.HeadMixer` with a `heads.LearnedHead` | a network: distances, certainty, how known the sentence is |
-| … with a `heads.AdaptiveHead` | a network that chooses how many neighbours to use (Zheng et al. 2021) |
-| … with a `heads.RobustHead` | a network that weighs neighbours by the model's confidence (Jiang et al. 2022) |
+| `fixed.FixedMixer` | the same k, temperature and weight at every step (Khandelwal et al., ICLR 2021) |
+| `head_mixer.HeadMixer` with `heads.LearnedHead` | distances, agreement, the model's certainty, coverage |
+| … with `heads.AdaptiveHead` | distances and counts: the meta-k network (Zheng et al., ACL 2021) |
+| … with `heads.RobustHead` | distances and the model's confidence (Jiang et al., EMNLP 2022) |
 
-`LearnedHead` is the default. `translate.mixers` chooses the mixer of a memory; `training` fits a head.
+`coverage` knows which n-grams a memory has, `training` fits heads, `reasons` tells why a head decided as it did.
 """

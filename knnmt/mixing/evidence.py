@@ -6,7 +6,7 @@ import torch
 
 from knnmt.engine.projection import Ranking
 from knnmt.mixing.coverage import ORDERS
-from knnmt.mixing.mixture import alike
+from knnmt.mixing.mixture import groups_of
 from knnmt.mixing.neighbours import Neighbours
 
 NEIGHBOURS = 64
@@ -40,7 +40,7 @@ class Evidence:
         return cls(
             distances=torch.where(distances.isnan(), torch.inf, distances),
             tokens=tokens,
-            groups=alike(tokens).byte().argmax(dim=-1),
+            groups=groups_of(tokens),
             logarithms=(logits - ranking.total).clamp(LEAST, 0.0),
             best=(ranking.logits[:, :RANKED] - ranking.total).clamp(LEAST, 0.0),
             best_tokens=ranking.tokens[:, :RANKED],

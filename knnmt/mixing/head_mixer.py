@@ -52,7 +52,8 @@ class HeadMixer:
         found_of_each = logits.shape[1]  # a small memory has fewer than the head expects
         tokens, weights = evidence.tokens[:, :found_of_each], judged.weights[:, :found_of_each]
         temperature = judged.temperature * self.variance
-        return Mixture(tokens, weights, judged.weight, temperature, lambda: self.head.reasons(evidence))
+        groups = evidence.groups[:, :found_of_each]
+        return Mixture(tokens, weights, judged.weight, temperature, lambda: self.head.reasons(evidence), groups)
 
 
 def padded(found: Neighbours) -> Neighbours:

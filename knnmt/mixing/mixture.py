@@ -22,10 +22,11 @@ class Mixture:
     weight: torch.Tensor  # [n, 1] of all neighbours together against the model
     temperature: torch.Tensor  # [n, 1]
     why: Why | None = None  # where the mixer can tell
+    groups: torch.Tensor | None = None  # [n, k] of `groups_of` the tokens, where they are known
 
     def best(self, ranking: Ranking, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The best continuations, scores and tokens [n, most]; `logits` [n, k] are those of the neighbours' tokens."""
-        return mix_best(ranking, logits, self.tokens, self.weights, self.weight)
+        return mix_best(ranking, logits, self.tokens, self.weights, self.weight, self.groups)
 
     def distribution(self, logits: torch.Tensor) -> torch.Tensor:
         """Logarithms of all probabilities [n, vocabulary], from the model's logits."""
@@ -71,10 +72,15 @@ def token_masses(same: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 def shares(same: torch.Tensor, weights: torch.Tensor, weight: Weight) -> tuple[torch.Tensor, torch.Tensor]:
     """Logarithms of what the model keeps, [n, 1], and of what each neighbour's token gets, [n, k]."""
+    return of_masses(token_masses(same, weights), weights, weight)
+
+
+def of_masses(masses: torch.Tensor, weights: torch.Tensor, weight: Weight) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same of masses [n, k] that are known."""
     found = weights.sum(dim=-1, keepdim=True) > 0.5  # a row's weights sum to 1, or to 0 where it has no neighbour
     share = torch.where(found, weight, 0.0)  # [n, 1]
     smallest = torch.finfo(torch.float32).tiny  # keeps the logarithm finite, so that beams can be compared
-    added = share * token_masses(same, weights)
+    added = share * masses
     return torch.log((1.0 - share).clamp_min(smallest)), torch.log(added.clamp_min(smallest))
 
 
@@ -99,21 +105,37 @@ def mix_at(
 
 
 def mix_best(
-    ranking: Ranking, logits: torch.Tensor, tokens: torch.Tensor, weights: torch.Tensor, weight: Weight
+    ranking: Ranking,
+    logits: torch.Tensor,
+    tokens: torch.Tensor,
+    weights: torch.Tensor,
+    weight: Weight,
+    groups: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The best of `mix`, scores and tokens [n, most], without computing the rest.
 
-    `ranking` are the model's own best; `logits` are those of the neighbours' tokens, all [n, k].
+    `ranking` are the model's own best; `logits` are those of the neighbours' tokens, all [n, k]; `groups` are those of
+    `groups_of`, where they are known.
 
     A token that is nobody's neighbour keeps its rank among its like. So the best of the mixture are among the model's
     best and the neighbours' tokens.
     """
-    same = alike(tokens)
-    kept, added = shares(same, weights, weight)
+    groups = groups_of(tokens) if groups is None else groups
+    first = groups == torch.arange(tokens.shape[1], device=tokens.device)
+    kept, added = of_masses(torch.zeros_like(weights).scatter_add(1, groups, weights), weights, weight)
     discount = kept - ranking.total  # [n, 1]
-    mixed = torch.logaddexp(logits + discount, added)  # [n, k]
-    mixed = mixed.masked_fill(same.tril(diagonal=-1).any(dim=-1), -torch.inf)  # a token that stands there already
+    mixed = torch.logaddexp(logits + discount, added).masked_fill(~first, -torch.inf)  # [n, k], each token once
     among_neighbours = (ranking.tokens[:, :, None] == tokens[:, None, :]).any(dim=-1)  # [n, most]
     plain = (ranking.logits + discount).masked_fill(among_neighbours, -torch.inf)
     scores, at = torch.cat([mixed, plain], dim=-1).topk(ranking.tokens.shape[1], dim=-1)
     return scores, torch.cat([tokens, ranking.tokens], dim=-1).gather(-1, at)
+
+
+def groups_of(tokens: torch.Tensor) -> torch.Tensor:
+    """Of each of a row's tokens [n, k], the first place with the same token, [n, k]."""
+    ordered, places = tokens.sort(dim=-1, stable=True)
+    ranks = torch.arange(tokens.shape[1], device=tokens.device)
+    begins = torch.ones_like(ordered, dtype=torch.bool)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    starts = torch.where(begins, ranks, 0).cummax(dim=-1).values
+    return torch.empty_like(places).scatter_(1, places, places.gather(1, starts))

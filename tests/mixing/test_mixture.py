@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from knnmt.engine.projection import AllLogits
-from knnmt.mixing.mixture import alike, mix, mix_at, mix_best, neighbour_weights, token_masses
+from knnmt.mixing.mixture import alike, groups_of, mix, mix_at, mix_best, neighbour_weights, token_masses
 
 INF = math.inf
 LN2 = math.log(2.0)
@@ -209,3 +209,8 @@ def test_nothing_of_vocabulary_times_k_is_made(n: int, vocabulary: int, k: int) 
 def test_trust_multiplies_mass(distances: list[float], trust: list[float], expected: list[float]) -> None:
     weights = neighbour_weights(torch.tensor([distances]), 10.0, torch.tensor([trust]))
     np.testing.assert_allclose(weights.numpy(), [expected], rtol=1e-6)
+
+
+@given(st.lists(st.lists(st.integers(0, 5), min_size=7, max_size=7), min_size=1, max_size=5))
+def test_groups_are_first_places(rows: list[list[int]]) -> None:
+    assert groups_of(torch.tensor(rows)).tolist() == [[row.index(token) for token in row] for row in rows]
