@@ -15,6 +15,7 @@ from typing import Any
 
 from knnmt.engine.precision import BFLOAT16, objection_to_bfloat16
 from knnmt.errors import StoreError
+from knnmt.measure.fitting import Learned, learn_with, write_files
 from knnmt.measure.foreign import ForeignText, Harm, harm_of
 from knnmt.measure.jury import LEARNED, SEED, Candidate, Jury, tuned_values
 from knnmt.measure.likelihood import Grid, Place, Surface, survey_likelihood
@@ -22,7 +23,6 @@ from knnmt.mixing.fixed_values import PAPER_TEMPERATURE, PAPER_WEIGHT
 from knnmt.progress import progress_bar
 from knnmt.store.datastore import Store
 from knnmt.store.versions import changing, commit
-from knnmt.measure.fitting import Learned, learn_with, write_files
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translator
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 import typer
+from knnmt.measure.fitting import PRIOR, general_sentences, observe_memory
 from knnmt.mixing.heads import Head
 from knnmt.mixing.training import Foreign, Seen, divergence, fit_head, likelihood
 from knnmt.store.datastore import Store
-from knnmt.translate.fitting import PRIOR, general_sentences, observe_memory
 from knnmt.translate.mixers import builtin_head
 from knnmt.translate.translator import model_of_store
 

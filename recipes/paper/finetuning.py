@@ -208,7 +208,7 @@ class Comparison:
             made = self.given.output / "made" / f"{self.name}-{name}-{slug(what)}"
             command = ("evaluate", *chosen, *self.steps.test_options(test), "--save", made)
             printed = self.steps.once(f"{self.name}-{name}-{slug(what)}", [store] if store else [], *command)
-            scored = printed.get("knn", printed["base"])
+            scored: Json = printed["knn" if store else "base"]
             found |= {f"{name}_bleu": scored["bleu"], f"{name}_chrf": scored["chrf"], "sentences": printed["sentences"]}
             found[f"{name}_base"] = read_base(self.steps, test, self.given.languages)
             found["signature"] = printed["signature"]

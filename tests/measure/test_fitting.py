@@ -12,15 +12,15 @@ from command_line import Run
 from knnmt import SettingsError, Store, StoreError, Translator
 from knnmt.layout.manifest import read_manifest
 from knnmt.layout.records import HASHES, MixingRecord
+from knnmt.measure.fitting import Fitter, fit_mixing, general_sentences, learn_with, write_files
 from knnmt.mixing.head_mixer import HeadMixer, head_bytes
 from knnmt.mixing.heads import LearnedHead
 from knnmt.models.translation_model import TranslationModel
+from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.removing import remove_from_store
 from knnmt.store.versions import changing, commit
 from knnmt.text.languages import base_language
-from knnmt.measure.fitting import Fitter, fit_mixing, general_sentences, learn_with, write_files
 from knnmt.translate.leave_one_out import LeavingOut, near_copies, remaining, sampled
-from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.translate.mixers import coverage_of, covered, head_of, known_variance, usual_values, variance_of
 from knnmt.translate.observing import forced, search_for
 from knnmt.translate.settings import TranslateSettings
