@@ -13,9 +13,8 @@ from knnmt.layout.records import FileRecord, MixingRecord
 from knnmt.mixing.coverage import Coverage
 from knnmt.mixing.fixed_values import PAPER_K
 from knnmt.mixing.head_mixer import HeadMixer, head_bytes
-from knnmt.mixing.heads import HEADS
 from knnmt.mixing.mixer import Mixer
-from knnmt.mixing.training import Fitted, Foreign, Seen, all_seen, fit_head
+from knnmt.mixing.training import Fitted, Foreign, Seen, all_seen, fit_head, new_head
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import progress_bar
 from knnmt.retrieval.local_retriever import LocalRetriever
@@ -250,7 +249,7 @@ def write_files(store: Store, contents: dict[str, bytes]) -> dict[str, FileRecor
 def fitted_to(observed: Observations, kind: str = "learned") -> Fitted:
     """A head of a kind for a memory, starting from the built-in one where there is one."""
     builtin = kind == "learned"
-    head = builtin_head() if builtin else HEADS[kind]()
+    head = builtin_head() if builtin else new_head(kind)
     prior = 0.0 if observed.foreign else PRIOR
     return fit_head(head, observed.seen, observed.foreign, fresh=not builtin, prior=prior)
 

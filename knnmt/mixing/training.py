@@ -13,7 +13,7 @@ import torch
 
 from knnmt.mixing.evidence import Evidence, joined
 from knnmt.mixing.fixed import mixed_likelihoods, neighbour_shares
-from knnmt.mixing.heads import Head, Judgement, LearnedHead, RobustHead, gate_features, normalised
+from knnmt.mixing.heads import HEADS, Head, Judgement, LearnedHead, RobustHead, gate_features, normalised
 
 STEPS, BATCH = 300, 1024
 LEARNING_RATE, DECAY = 5e-3, 1e-2
@@ -214,9 +214,15 @@ def perturbed(seen: Seen, random: torch.Generator) -> Seen:
     return replace(seen, evidence=replace(seen.evidence, distances=distances))
 
 
+def new_head(kind: str) -> Head:
+    """A head that has learned nothing yet, the same one in every run."""
+    with torch.random.fork_rng(devices=[]):  # a program's own random numbers stay as they are
+        torch.manual_seed(SEED)
+        return HEADS[kind]()
+
+
 def fit_head(head: Head, seen: Seen, foreign: Foreign | None, *, fresh: bool, prior: float = 0.0) -> Fitted:
     """Fit a head; `fresh`: one that has learned nothing yet."""
-    torch.manual_seed(SEED)
     weight, temperature = best_fixed(seen)
     if fresh and isinstance(head, LearnedHead):
         both = [seen.evidence, *([foreign.evidence] if foreign else [])]

@@ -16,8 +16,7 @@ from typing import Annotated
 import typer
 from knnmt.measure.fitting import general_sentences, observe_memory
 from knnmt.mixing.head_mixer import head_bytes
-from knnmt.mixing.heads import LearnedHead
-from knnmt.mixing.training import all_foreign, all_seen, fit_head
+from knnmt.mixing.training import all_foreign, all_seen, fit_head, new_head
 from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.store.building import BuildSettings, build_store
 from knnmt.store.datastore import Store
@@ -46,7 +45,7 @@ def main(
         )
     seen = all_seen([one.seen for one in observed])
     foreign = all_foreign([one.foreign for one in observed if one.foreign])
-    fitted = fit_head(LearnedHead(), seen, foreign, fresh=True)
+    fitted = fit_head(new_head("learned"), seen, foreign, fresh=True)
     about = {
         "model": loaded.fingerprint,
         "domains": list(DOMAINS),

@@ -88,6 +88,7 @@ class Trainer:
 
     def __init__(self, model: TranslationModel, rate: float) -> None:
         self.model, self.rate, self.seconds, self.updates = model, rate, 0.0, 0
+        self.network: Any = model.network
         learned = [(name, value) for name, value in model.network.named_parameters() if "embed_positions" not in name]
         for _, value in learned:
             value.requires_grad_(True)
@@ -98,10 +99,10 @@ class Trainer:
         began = time.process_time()
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate * min(1.0, (self.updates + 1) / WARMUP)
-        self.model.network.train()
+        self.network.train()
         loss = self.loss(batch, smoothing=SMOOTHING)
         torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(self.model.network.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.updates += 1
@@ -111,7 +112,7 @@ class Trainer:
         first = len(self.model.decoder_prefix) - 1
         targets = [target for _, target in batch]
         inputs = self.model.teacher_forcing([source for source, _ in batch], targets)
-        logits = self.model.network(**inputs, use_cache=False).logits
+        logits = self.network(**inputs, use_cache=False).logits
         labels = torch.full(logits.shape[:2], -100)
         for row, target in enumerate(targets):
             labels[row, first : first + len(target)] = torch.tensor(target)
@@ -119,7 +120,7 @@ class Trainer:
 
     @torch.inference_mode()
     def likelihood(self, pairs: list[Pair]) -> float:
-        self.model.network.eval()
+        self.network.eval()
         total = tokens = 0.0
         for batch in batches_by_tokens([max(map(len, pair)) for pair in pairs], TOKENS):
             rows = [pairs[row] for row in batch]
@@ -136,7 +137,8 @@ def saved(model: TranslationModel, folder: Path) -> None:
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns(*WEIGHTS))
     else:
         model.tokenizer.save_pretrained(folder)
-    model.network.save_pretrained(folder)
+    network: Any = model.network
+    network.save_pretrained(folder)
 
 
 class Comparison:

@@ -15,7 +15,7 @@ from knnmt.mixing.heads import EVIDENCE, FEATURES, HEADS, LearnedHead, RobustHea
 from knnmt.mixing.mixture import mix
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.reasons import IN_WORDS, because
-from knnmt.mixing.training import Foreign, Seen, divergence, effect, fit_head, likelihood
+from knnmt.mixing.training import Foreign, Seen, divergence, effect, fit_head, likelihood, new_head
 from knnmt.translate.mixers import builtin_head
 
 VOCABULARY, ROWS = 40, 60
@@ -111,6 +111,13 @@ def test_the_same_head_has_the_same_name_and_file_in_every_run(kind: str) -> Non
     assert len({digest(head) for _ in range(20)}) == 1
     assert len({head_bytes(head, {"a": 1, "b": 2}) for _ in range(20)}) == 1
     assert digest(head) != digest(HEADS[kind]())
+
+
+@every_head
+def test_a_new_head_is_the_same_in_every_run(kind: str) -> None:
+    before = torch.random.get_rng_state()
+    assert digest(new_head(kind)) == digest(new_head(kind))
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_each_feature_is_of_one_kind() -> None:
