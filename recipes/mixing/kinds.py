@@ -3,8 +3,8 @@
     python recipes/mixing/kinds.py STORE --source FILE --target FILE [--limit N]
 
 Every kind is fitted to STORE on its own text, without the text of the files. Printed is the mean log-likelihood of a
-token of the references (higher is better), and, on the package's general sentences, the divergence from the model and the
-mean weight of the memory. It takes seconds where decoding takes minutes, so it is for trying features and losses.
+token of the references (higher is better), and, on the package's general sentences, the divergence from the model and
+the mean weight of the memory. It takes seconds where decoding takes minutes, so it is for trying features and losses.
 """
 
 from itertools import islice
@@ -59,9 +59,10 @@ def main(
     }.items():
         print(f"| {name} | {float(fixed_likelihood(text, *values).mean()):.3f} | – | {values[0]:.2f} |")
     print(row("learned, the built-in head", builtin_head(), text, observed.foreign))
-    for kind, start in {"learned": builtin_head()} | {kind: new_head(kind) for kind in ("robust", "adaptive")}.items():
-        fitted = fit_head(start, observed.seen, observed.foreign, fresh=kind != "learned")
-        print(row(kind, fitted.head, text, observed.foreign))
+    for kind in ("learned", "robust", "adaptive"):
+        fresh = kind != "learned"
+        head = new_head(kind) if fresh else builtin_head()
+        print(row(kind, fit_head(head, observed.seen, observed.foreign, fresh=fresh).head, text, observed.foreign))
 
 
 @torch.inference_mode()
