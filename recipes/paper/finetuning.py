@@ -27,8 +27,8 @@ from sacrebleu.metrics.bleu import BLEU
 
 from steps import Json, Steps, Text, cut, options, read_json, read_lines, said, write_json
 
-TOKENS = 2048  # padded tokens of a batch
-WARMUP = 50  # updates
+TOKENS = 512  # padded tokens of a batch: the store's time is short, and few large updates would waste it
+WARMUP = 5  # updates
 SMOOTHING = 0.1  # of labels, as these models were trained with
 HELD_OUT = 20  # every so many pairs judge the learning rates
 WEIGHTS = ("*.safetensors", "*.bin", "complete")
