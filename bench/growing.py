@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from bench.adding import forward_pass
-from knnmt import BuildSettings, Corpus, Store, TranslateSettings, Translator, build_store, load_model
+from knnmt import BuildSettings, Corpus, Store, Translator, build_store, load_model
 from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.adding import add_to_store
@@ -26,6 +26,7 @@ from knnmt.store.compacting import compact_store
 from knnmt.store.removing import remove_from_store
 from knnmt.store.settling import compact_tiers
 from knnmt.store.verification import problems_of
+from knnmt.translate.settings import TranslateSettings
 
 Cost = tuple[float, float]  # seconds by the clock, and of this thread's processor time
 
