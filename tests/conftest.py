@@ -19,7 +19,13 @@ PAIRS = 80
 SLOW_FIRST = ("cluster", "recipes", "bench", "tests", "serve", "store", "cli", "measure")
 
 # Each run tries the same examples: a change cannot fail for what it did not touch. KNNMT_EXPLORE=1 tries others.
-hypothesis.settings.register_profile("steady", derandomize=not os.environ.get("KNNMT_EXPLORE"))
+# How fast the machine is decides nothing, and fixtures may serve all examples of a test.
+hypothesis.settings.register_profile(
+    "steady",
+    derandomize=not os.environ.get("KNNMT_EXPLORE"),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
+)
 hypothesis.settings.load_profile("steady")
 
 

@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from knnmt.errors import CorpusError
@@ -35,9 +35,7 @@ def message(corpus: Corpus) -> str:
 
 
 # The folder of a test is shared by its examples: each writes its files anew.
-STEADILY = settings(
-    deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+STEADILY = settings(deadline=None, derandomize=True, max_examples=50)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0\ufeff"), max_size=20)

@@ -17,9 +17,7 @@ collect_ignore_glob = [] if find_spec("ray") else ["test_*.py"]
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     """Three nodes with a processor each, and this process connected to them."""
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    nodes = head()
     try:
         for _ in range(2):
             nodes.add_node(**NODE)
@@ -27,3 +25,14 @@ def cluster() -> Iterator[Any]:
             yield nodes
     finally:
         nodes.shutdown()
+
+
+def head() -> Any:
+    """A cluster of one node. Ray gives it 30 seconds to start; on a busy machine it may need a second attempt."""
+    from ray.cluster_utils import Cluster
+
+    arguments = {**NODE, "include_dashboard": False}
+    try:
+        return Cluster(initialize_head=True, head_node_args=arguments)
+    except Exception:
+        return Cluster(initialize_head=True, head_node_args=arguments)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import identity, message, opened, rewritten, texts
 
@@ -112,7 +112,7 @@ PIECES = ["<p>", "</p>", "<b>", "</b>", "<code>", "</code>", "<img alt='x' title
           "a ", "&amp;", "&nbsp", "<", ">", "\n", "\r\n", '"', "שלום", "<span translate=no>", "</span>", "<pre>", "</pre>"]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_the_identity_changes_nothing(tmp_path: Path, document: str) -> None:
     assert rewritten(opened(tmp_path, "a.html", document), identity).decode() == document

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rewriting import identity, opened, rewritten, sources, texts
 
@@ -75,7 +75,7 @@ FRAMES = [
 NASTY = st.text(st.sampled_from("ab *_`[]()<>!#+-|~=\\&;.1:\"'\t"), min_size=1, max_size=10).map(str.strip).filter(bool)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(FRAMES), NASTY)
 @example("{}\n", "1. a")
 @example("{}\n", "&amp; <b>")
@@ -124,7 +124,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=16).map("".join))
 def test_the_identity_changes_nothing(tmp_path: Path, document: str) -> None:
     assert rewritten(opened(tmp_path, "a.markdown", document), identity).decode() == document

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import identity, message, opened, rewritten, texts
 
@@ -49,7 +49,7 @@ def test_paragraphs(tmp_path: Path, document: str, units: list[str], expected: s
     assert longer == expected.encode()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60), st.booleans())
 def test_the_identity_changes_nothing(tmp_path: Path, document: str, paragraphs: bool) -> None:
     assert rewritten(opened(tmp_path, "a.txt", document, paragraphs=paragraphs), identity) == document.encode()

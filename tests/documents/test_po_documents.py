@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import capitals, identity, message, opened, rewritten, texts
 
@@ -213,7 +213,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.lists(COMMENT, max_size=3).map("".join), TEXT, st.booleans()), max_size=5))
 def test_with_the_identity_only_msgstr_changes(tmp_path: Path, items: list[tuple[str, str, bool]]) -> None:
     given = [f"{comments}msgid {quoted(text)}\nmsgstr {quoted('da') if done else ''}" for comments, text, done in items]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import identity, message, opened, rewritten, texts
 
@@ -69,7 +69,7 @@ def test_a_translation_ends_no_cue_and_opens_no_tag(tmp_path: Path) -> None:
     assert rewritten(file, lambda _: UnitResult(("b\n\nc",))).decode().endswith("\nb  c\n")
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.sampled_from(["1", TIME, VTT_TIME, "Hallo", "- a", "<i>x", "</i>", "&lt;", "{\\an8}", "", " ", "\r"]),

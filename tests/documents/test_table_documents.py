@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import capitals, identity, message, opened, rewritten, texts
 from xml_readers import peak_memory
@@ -113,7 +113,7 @@ def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
 CELL = st.text(st.sampled_from("ab \",;\n\té'"), max_size=6)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(CELL, CELL, CELL), max_size=6), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_with_the_identity_only_targets_change(
     tmp_path: Path, rows: list[tuple[str, str, str]], line_end: str, all_quoted: bool

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rewriting import identity, message, opened, rewritten, sources, texts
 from xliff_files import (
@@ -210,7 +210,7 @@ GROUP = "<group id='g'  xml:space=\"preserve\"/>"
 OUTSIDE = ["", "\n\t", "<!-- <trans-unit> -->", "<?x <source>?>", GROUP, "<o:x xmlns:o='o'/>"]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(UNIT, st.sampled_from(OUTSIDE)), max_size=5))
 @example([(('<mrk mtype="term">Wort <mrk mtype="protected">Wort </mrk></mrk>', ""), "")])
 def test_with_the_identity_only_targets_change(tmp_path: Path, items: list[tuple[tuple[str, str], str]]) -> None:

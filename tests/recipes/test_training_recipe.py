@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -249,7 +249,7 @@ def tokenizer(trained: Path) -> Any:
 @given(text=st.text())
 @example('%1$s {0} ${name} <x id="1"/> &amp; --option=value /usr/lib/x file_name.txt a@b.org C:\\x |')
 @example("</s> <unk> <pad> <0x41> zwei  Leerzeichen, „Größe“ – 12345.67")
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=200)
 def test_text_comes_back_letter_for_letter(tokenizer: Any, text: str) -> None:
     """But for what Marian's own tokenizer takes: blanks around the text, ▁ (its blank), and `>>code<<` in front."""
     text = text.replace("▁", "_").strip()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from living import MODEL, made
 from parallel_text import write
@@ -77,7 +77,7 @@ TEXTS = st.lists(st.sampled_from("abcdeä你 "), min_size=1, max_size=12).map(""
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=12), TEXTS, st.sampled_from([50.0, 70.0, 90.0]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_nothing_near_is_missed(
     tmp_path_factory: pytest.TempPathFactory, hash_keys: None, texts: list[str], text: str, least: float
 ) -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -31,7 +31,7 @@ XML = st.recursive(
 DOCTYPES = ["", "<!DOCTYPE a>", '<!DOCTYPE r SYSTEM "x>y" [<!ELEMENT a (b)> <!-- ]> \' --> <?x ]> ?>]>\n']
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None)
 @given(XML, st.sampled_from(DOCTYPES), st.sampled_from(["utf-8", "utf-16", "utf-16-be"]))
 def test_tokens_are_the_text_and_name_the_parsers_elements(
     tmp_path: Path, inside: str, doctype: str, encoding: str

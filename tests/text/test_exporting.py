@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knnmt.errors import CorpusError
@@ -62,7 +62,7 @@ PAIR = st.tuples(TEXT, TEXT, st.sampled_from(["", TIME, "0001-01-01T00:00:00Z", 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(pairs=st.lists(PAIR, max_size=4))
-@settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, derandomize=True, max_examples=60)
 def test_reading_an_export_gives_equal_segments(
     tmp_path: Path, form: str, pairs: list[tuple[str, str, str, dict[str, str]]]
 ) -> None:

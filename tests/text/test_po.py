@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polib
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knnmt.errors import CorpusError
@@ -162,9 +162,7 @@ def test_entries_are_parsed_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @given(st.text('msgidtr[]_plural"#~,|.: \\n\n0ax', max_size=60))
-@settings(
-    deadline=None, derandomize=True, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, derandomize=True, max_examples=200)
 def test_any_text_gives_pairs_or_one_line(tmp_path: Path, text: str) -> None:
     for document in (text, f'msgid "a"\nmsgstr "b"\n{text}', f'msgid "a"\n{text}\nmsgstr "b"\n'):
         with suppress(CorpusError):
@@ -186,7 +184,7 @@ def visible(text: str | None) -> str:
 
 
 @given(st.lists(ENTRY, max_size=4))
-@settings(deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, derandomize=True, max_examples=50)
 def test_what_polib_writes_is_read(tmp_path: Path, entries: list[tuple[str, str, str | None]]) -> None:
     catalogue = polib.POFile()
     catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8", "Language": "de"}

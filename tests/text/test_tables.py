@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knnmt.errors import CorpusError
@@ -200,7 +200,7 @@ CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r
 
 
 @given(st.lists(st.tuples(CELL, CELL, CELL), max_size=4), st.sampled_from(",;"), st.sampled_from(["utf-8", "utf-16"]))
-@settings(deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, derandomize=True, max_examples=50)
 def test_what_the_csv_module_writes_is_read(
     tmp_path: Path, rows: list[tuple[str, str, str]], separator: str, encoding: str
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from contents import contents, marked, shown
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from knnmt import SettingsError, Store
 from knnmt.documents.content import Content, DocumentUnit, Tag, plain_text, tags_of
@@ -165,7 +165,7 @@ def test_options_are_checked() -> None:
 
 
 @given(contents())
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None)
 def test_tags_and_placeholders_always_survive(embedded: TranslationModel, content: Content) -> None:
     fake = Fake(embedded, lost="%s{}e.T[]X0")
     unit = DocumentUnit(1, content, "here")
