@@ -18,6 +18,7 @@ from knnmt.retrieval.searchers import WIDER, Candidates, Opening, Piece, wider
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, Probing, probing
 from knnmt.search.cutting import trained_part
+from knnmt.search.index import check_quantiser
 from knnmt.search.internals import set_nprobe
 from knnmt.search.ties import Found, by_distance
 from knnmt.store.datastore import Store
@@ -96,7 +97,9 @@ class FrontOpening(Opening):
         front = Front(unit.entries, unit.has_keys)
         probed = unit.index.nprobe and (nprobe or unit.index.nprobe)
         if probed is not None:
-            quantiser = trained_part(store.index_file(unit.index), probed)
+            file = store.index_file(unit.index)
+            quantiser = trained_part(file, probed)
+            check_quantiser(quantiser, file, unit.index.quantiser)
             front.wider = wider(quantiser)
             front.nprobe, front.probing = set_nprobe(quantiser, None), probing(quantiser)
         return front

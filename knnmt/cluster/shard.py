@@ -17,6 +17,7 @@ from knnmt.retrieval.searchers import Candidates, IndexedEntries, Opening, Piece
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, probing
 from knnmt.search.cutting import Cut
+from knnmt.search.index import check_quantiser
 from knnmt.search.ties import Found
 from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
@@ -100,6 +101,7 @@ class Cutting(Opening):
         mine, (low, high) = self.is_mine(), self.share.range(unit.entries)
         opened = Cut.of(store.index_file(unit.index), probed, low, high)
         if opened is not None:
+            check_quantiser(opened.index, opened.file, unit.index.quantiser)
             return CutEntries(store, unit, first, allowed, opened)
         return IndexedEntries(store, unit, first, nprobe, allowed) if mine else Nothing()
 

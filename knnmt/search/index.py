@@ -163,6 +163,12 @@ def check_index(index: Any, file: Path, *, entries: int, dimension: int) -> None
         raise StoreError(f"{file}: its clusters do not agree with each other; {REMEDY}")
 
 
+def check_quantiser(index: Any, file: Path, quantiser: str | None) -> None:
+    """Raise unless it learned what is recorded; None where nothing is, as of indexes of earlier versions."""
+    if quantiser and quantiser_of(index) != quantiser:
+        raise StoreError(f"{file}: not what was trained (its clusters or codes are others); {REMEDY}")
+
+
 def train(index: Any, keys: list[Array], random: np.random.Generator, factory: str, memory: int | None = None) -> None:
     """Fit clusters and codes to keys drawn evenly from the whole store."""
     entries = sum(len(part) for part in keys)

@@ -34,7 +34,7 @@ from knnmt.search.index import Assign
 from knnmt.store.datastore import Store
 from knnmt.store.downsampling import Downsampling
 from knnmt.store.index_files import write_index
-from knnmt.store.versions import LOCK, locked, write_version
+from knnmt.store.versions import LOCK, SHORTLY, locked, write_version
 from knnmt.text.corpus import Corpus, Segment, Skipped, read_segments, survey
 
 SEGMENTS_ENCODED_AT_ONCE = 512
@@ -116,7 +116,7 @@ def build_store(
     total = survey(corpora, limit=settings.limit)
     plan = plan_of(model, corpora, settings)
     make_folder(path)
-    with locked(path):
+    with locked(path, patience=SHORTLY):
         check_place(path, settings.resume)  # again: another build may have begun, and died, since
         begin(path, plan, settings.resume)
         if not (path / MANIFEST).is_file():

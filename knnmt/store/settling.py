@@ -24,7 +24,7 @@ from knnmt.search.file_names import lists_name, trained_name
 from knnmt.store.datastore import INDEX, Store
 from knnmt.store.index_files import fields_of, indexed, inputs_of, less, unused_name
 from knnmt.store.tiers import FACTOR, Run, Unit, due, units_of
-from knnmt.store.versions import changing, locked, recommit
+from knnmt.store.versions import SHORTLY, changing, locked, recommit
 
 FOLDER = "joining"
 LOCK = ".joining.lock"
@@ -57,7 +57,7 @@ def compact_tiers(path: str | Path) -> int:
 def joining(path: Path) -> Iterator[None]:
     """Keep others who join out; nothing of what they began is left when all went well."""
     read_manifest(path)  # no lock file in a folder that is no store
-    with locked(path, LOCK):
+    with locked(path, LOCK, patience=SHORTLY):
         yield
         shutil.rmtree(path / FOLDER, ignore_errors=True)
 

@@ -24,7 +24,8 @@ from knnmt.store.datastore import Store
 
 VERSIONS = "versions"
 LOCK = ".lock"
-PATIENCE = 1.0  # seconds that a writer waits for another: joining in the background takes the lock for a moment
+PATIENCE = 10.0  # seconds that a writer waits for another: most changes, and joining in the background, are short
+SHORTLY = 1.0  # seconds that one waits whose work is long for another whose work is long
 VERSIONS_KEPT = 10
 # Names that a store gives. What is called otherwise is somebody else's: it is neither read nor removed.
 VERSION_NAME = re.compile(r"\d{6,}\.json")
@@ -37,10 +38,10 @@ FILE_NAME = re.compile(
 
 
 @contextmanager
-def locked(path: Path, name: str = LOCK, *, patience: float = PATIENCE) -> Iterator[None]:
+def locked(path: Path, name: str = LOCK, *, patience: float | None = None) -> Iterator[None]:
     """Keep other writers out. The system frees the lock of a process that ends in any way, a kill included."""
     try:
-        lock = FileLock(path / name, timeout=patience)
+        lock = FileLock(path / name, timeout=PATIENCE if patience is None else patience)
         lock.acquire()
     except Timeout as error:
         raise StoreError(f"{path}: being changed by another process; try again when it is done") from error
@@ -53,7 +54,7 @@ def locked(path: Path, name: str = LOCK, *, patience: float = PATIENCE) -> Itera
 
 
 @contextmanager
-def changing(path: Path, *, patience: float = PATIENCE) -> Iterator[Store]:
+def changing(path: Path, *, patience: float | None = None) -> Iterator[Store]:
     """The store as it is, for a change that ends with `commit`, which clears away what a killed change left behind."""
     read_manifest(path)  # no lock file in a folder that is no store
     with locked(path, patience=patience):

@@ -1,6 +1,7 @@
 """Shards together find what local search finds, bit for bit. No Ray is needed for that."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from near import queries_near, same
 
-from knnmt import BuildSettings, ClusterError, Corpus, SettingsError, Store, build_store
+from knnmt import BuildSettings, ClusterError, Corpus, SettingsError, Store, StoreError, build_store
 from knnmt.cli.demo import read_demo
 from knnmt.cluster.shard import Contents, Shard, Share
 from knnmt.models.translation_model import TranslationModel
@@ -122,6 +123,20 @@ def test_shards_that_lack_entries_are_refused(store: Store, monkeypatch: pytest.
     monkeypatch.setattr(Here, "entries", lambda _: 7)
     with pytest.raises(ClusterError, match="7 entries instead of"):
         sharded.ShardedRetriever([store])
+
+
+@pytest.mark.parametrize("opened", ["front", "shards"])
+def test_clusters_that_are_not_those_of_the_store_are_refused(
+    opened: str, embedded: TranslationModel, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every shard must cut the keys' space in the same cells."""
+    store = build_store(tmp_path / "store", embedded, [corpus], BuildSettings(index="IVF8,SQ8"))
+    index = replace(store.manifest.index, quantiser="0" * 16)
+    other = Store(store.path, replace(store.manifest, indexes=[index]))
+    if opened == "shards":
+        monkeypatch.setattr(sharded, "check_quantiser", lambda *_: None)
+    with pytest.raises(StoreError, match=r"index\.faiss: not what was trained"):
+        sharded.ShardedRetriever([other])
 
 
 def test_shards_must_be_some(store: Store) -> None:

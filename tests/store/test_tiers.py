@@ -312,7 +312,7 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
 
 
 def test_two_who_join_keep_out_of_each_others_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knnmt.store.versions.PATIENCE", 0.0)
+    monkeypatch.setattr(settling, "SHORTLY", 0.0)
     store = loose(tmp_path / "store", 20)
     begun, go_on = threading.Event(), threading.Event()
     whole = settling.join_into

@@ -1,5 +1,7 @@
 """The past of a store: what can be gone back to, and who may change what is now."""
 
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +81,8 @@ def test_opened_while_it_is_compacted(store: Store, monkeypatch: pytest.MonkeyPa
     assert pairs_in(Store.open(store.path)) == PAIRS[1:]
 
 
-def test_one_writer_at_a_time(store: Store) -> None:
+def test_one_writer_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knnmt.store.versions.PATIENCE", 0.0)
     with locked(store.path):
         for change in (
             lambda: add(store, [("a", "b")]),
@@ -90,6 +93,22 @@ def test_one_writer_at_a_time(store: Store) -> None:
             with pytest.raises(StoreError, match="being changed by another process"):
                 change()
     assert add(store, [("a", "b")]).segments == 1
+
+
+def test_a_writer_waits_for_one_who_is_soon_done(store: Store) -> None:
+    """As joining in the background is, on a machine that does much else."""
+    begun = threading.Event()
+
+    def hold() -> None:
+        with locked(store.path):
+            begun.set()
+            time.sleep(1.5)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert begun.wait(30)
+    assert add(store, [("a", "b")]).segments == 1
+    other.join()
 
 
 def test_a_store_that_is_none(tmp_path: Path) -> None:
