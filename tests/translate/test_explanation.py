@@ -359,7 +359,8 @@ def test_the_command(run: Run, store: Store, tmp_path: Path) -> None:
     assert result.code == 0
     assert result.err == f"{file}: written; open it in a browser\n"
     assert "".join(token["text"] for token in record["tokens"]) == record["translation"]
-    assert {"text", "start", "tokens", "memory_share", "sentences"} == set(record["words"][0])
+    fields = {"text", "start", "tokens", "memory_share", "sentences", "weight", "reasons"}
+    assert fields == set(record["words"][0])
     assert "mixed" in run("explain", "--store", store.path, "--k", 8, "--tokens", "--neighbours", 1, SOURCE).out
 
 
