@@ -90,7 +90,8 @@ def test_evaluate_json_has_the_promised_form(run: Run, store: Store, tmp_path: P
     (tmp_path / "test.de").write_text("".join(pair.source + "\n" for pair in pairs))
     (tmp_path / "test.en").write_text("".join(pair.target + "\n" for pair in pairs))
     files = ("--source", tmp_path / "test.de", "--target", tmp_path / "test.en", "--json")
-    record = json.loads(run("evaluate", "--store", store.path, "--k", 8, "--limit", 5, *files).out)
+    fixed = ("--k", 8, "--temperature", 10, "--weight", 0.5)
+    record = json.loads(run("evaluate", "--store", store.path, *fixed, "--limit", 5, *files).out)
     assert set(record) == {"base", "knn", "sentences", "p_value", "signature"}
     assert set(record["base"]) == set(record["knn"]) == {"bleu", "chrf", "tokens_per_second"}
     assert record["sentences"] == 5

@@ -17,9 +17,16 @@ from knnmt.engine.stepping import Step, Stepper
 from knnmt.models.architectures import KeySite, module_at
 from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model
+from knnmt.switches import VARIABLE
 from knnmt.translate.settings import TranslateSettings
 
 BEAM, STEPS, ROOM = 3, 40, 16  # more tokens than there is room for at first
+
+
+@pytest.fixture(autouse=True)
+def no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After many small batches of other tests a graph would run the network instead."""
+    monkeypatch.setenv(VARIABLE, "compiled")
 
 
 def begin(model: TranslationModel, beam: int = BEAM) -> tuple[Stepper, Step]:

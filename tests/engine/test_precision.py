@@ -16,7 +16,7 @@ from knnmt.engine.precision import dtype_of, objection_to_bfloat16
 from knnmt.engine.runtime import runtime_of
 from knnmt.errors import SettingsError
 from knnmt.measure.evaluation import signature_of
-from knnmt.measure.tuning import FEWEST_TO_SKIP_BY, Candidate, with_less_precision
+from knnmt.measure.tuning import FEWEST_TO_COMPARE, Candidate, with_less_precision
 from knnmt.models.translation_model import load_model
 from knnmt.packing import PackedWeights
 from knnmt.switches import VARIABLE
@@ -94,10 +94,10 @@ class FakeJury:
 @pytest.mark.parametrize(
     ("bleu", "sentences", "chosen"),
     [
-        (30.0, FEWEST_TO_SKIP_BY, "bfloat16"),
-        (29.91, FEWEST_TO_SKIP_BY, "bfloat16"),
-        (29.8, FEWEST_TO_SKIP_BY, None),
-        (30.0, FEWEST_TO_SKIP_BY - 1, None),
+        (30.0, FEWEST_TO_COMPARE, "bfloat16"),
+        (29.91, FEWEST_TO_COMPARE, "bfloat16"),
+        (29.8, FEWEST_TO_COMPARE, None),
+        (30.0, FEWEST_TO_COMPARE - 1, None),
     ],
 )
 def test_tuning_chooses_it_where_bleu_stays(bleu: float, sentences: int, chosen: str | None) -> None:

@@ -85,7 +85,7 @@ def test_quickly_finds_the_same_tokens_and_nearly_the_same_total() -> None:
     best, best_tokens, at, total = parts_of(projection.quickly(states), tokens)
     assert torch.equal(best_tokens, logits.topk(10).indices)
     torch.testing.assert_close(best, logits.topk(10).values)  # those looked at are exact
-    torch.testing.assert_close(at, logits.gather(1, tokens))
+    torch.testing.assert_close(at, logits.gather(1, tokens), atol=1e-4, rtol=1e-5)  # logits go up to 100
     torch.testing.assert_close(total, logits.logsumexp(-1, keepdim=True), atol=0.02, rtol=0)
 
 

@@ -31,7 +31,7 @@ def texts() -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def translator(store: Store) -> Translator:
-    return Translator.from_store(store.path, beam=2, k=4)
+    return Translator.from_store(store.path, beam=2, k=4, temperature=10.0)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_a_row_is_what_evaluate_says(
 ) -> None:
     from knnmt.measure.evaluation import evaluate
 
-    said = evaluate(Translator.from_store(store.path, k=4, beam=2), *texts)
+    said = evaluate(Translator.from_store(store.path, k=4, beam=2, temperature=10.0), *texts)
     row = swept[0].results[swept[0].base]
     assert said.knn
     assert (row.bleu, row.chrf, row.sentences) == (said.knn.bleu, said.knn.chrf, LINES)
