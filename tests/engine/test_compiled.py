@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from decoder_steps import BEAM, check_every_step, states_of
 from tiny_models import GERMAN, tiny_folder
 from torch import nn
 
@@ -20,7 +21,7 @@ from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.translate.settings import TranslateSettings
 
-BEAM, STEPS = 3, 30
+STEPS = 30
 
 
 @pytest.fixture(autouse=True)
@@ -51,35 +52,11 @@ def decoder_of(model: TranslationModel, beam: int = BEAM, dtype: torch.dtype = t
     return stepper.decoder
 
 
-@torch.inference_mode()
-def states_of(model: TranslationModel, tokens: torch.Tensor, sources: list[str]) -> torch.Tensor:
-    """The network's own states after the last of given target tokens [rows, time]."""
-    ids, mask = pad(model.encode_sources(sources), model.padding)
-    encoded = model.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-    output = model.network.get_decoder()(input_ids=tokens, encoder_hidden_states=encoded, encoder_attention_mask=mask)
-    states: torch.Tensor = output.last_hidden_state[:, -1]
-    return states
-
-
-@torch.inference_mode()
 def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sentences_end() -> None:
-    model, random = own_marian(), torch.Generator().manual_seed(0)
-    decoder, sources = decoder_of(model), list(GERMAN)
+    model = own_marian()
+    decoder = decoder_of(model)
     assert isinstance(decoder, CompiledDecoder)
-    written = torch.tensor([model.decoder_prefix] * (len(sources) * BEAM))
-    for step in range(STEPS):
-        tokens = torch.randint(4, model.network.config.vocab_size, (len(written),), generator=random)
-        written = torch.cat([written, tokens[:, None]], dim=1)
-        repeated = [source for source in sources for _ in range(BEAM)]
-        torch.testing.assert_close(
-            decoder.step(tokens).states, states_of(model, written, repeated), atol=1e-4, rtol=1e-4
-        )
-        stay = torch.arange(len(sources))
-        if step % 7 == 5 and len(sources) > 1:
-            stay = stay[stay != step % len(sources)]
-        rows = (stay[:, None] * BEAM + torch.randint(0, BEAM, (len(stay), BEAM), generator=random)).reshape(-1)
-        decoder.keep(stay if len(stay) < len(sources) else None, rows)
-        written, sources = written[rows], [sources[sentence] for sentence in stay]
+    check_every_step(model, decoder, STEPS, leaving_every=7)
 
 
 @pytest.mark.parametrize("activation", ["relu", "silu"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from decoder_steps import BEAM, check_every_step, states_of
 from tiny_models import GERMAN, tiny_folder, tiny_model
 from torch import nn
 
@@ -20,7 +21,7 @@ from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.switches import VARIABLE
 from knnmt.translate.settings import TranslateSettings
 
-BEAM, STEPS, ROOM = 3, 40, 16  # more tokens than there is room for at first
+STEPS, ROOM = 40, 16  # more tokens than there is room for at first
 
 
 @pytest.fixture(autouse=True)
@@ -43,20 +44,6 @@ def direct_decoder(model: TranslationModel) -> MarianDecoder | None:
     return decoder if isinstance(decoder, MarianDecoder) else None
 
 
-@torch.inference_mode()
-def states_of(model: TranslationModel, tokens: torch.Tensor, sources: list[str]) -> torch.Tensor:
-    """The network's own states after the last of given target tokens [rows, time]."""
-    ids, mask = pad(model.encode_sources(sources), model.padding)
-    output = model.network.get_decoder()(
-        input_ids=tokens,
-        encoder_hidden_states=model.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state,
-        encoder_attention_mask=mask,
-    )
-    states: torch.Tensor = output.last_hidden_state[:, -1]
-    return states
-
-
-@torch.inference_mode()
 def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sentences_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -64,22 +51,7 @@ def test_every_step_is_what_the_network_gives_though_rows_change_places_and_sent
     model = tiny_model("marian")
     direct = direct_decoder(model)
     assert direct is not None
-    random = torch.Generator().manual_seed(0)
-    sources = list(GERMAN)
-    written = torch.tensor([model.decoder_prefix] * (len(sources) * BEAM))
-    for step in range(STEPS):
-        tokens = torch.randint(4, model.network.config.vocab_size, (len(written),), generator=random)
-        written = torch.cat([written, tokens[:, None]], dim=1)
-        repeated = [source for source in sources for _ in range(BEAM)]
-        torch.testing.assert_close(
-            direct.step(tokens).states, states_of(model, written, repeated), atol=1e-4, rtol=1e-4
-        )
-        stay = torch.arange(len(sources))
-        if step % 10 == 5 and len(sources) > 1:
-            stay = stay[stay != step % len(sources)]
-        rows = (stay[:, None] * BEAM + torch.randint(0, BEAM, (len(stay), BEAM), generator=random)).reshape(-1)
-        direct.keep(stay if len(stay) < len(sources) else None, rows)
-        written, sources = written[rows], [sources[sentence] for sentence in stay]
+    check_every_step(model, direct, STEPS, leaving_every=10)
 
 
 def test_one_more_token_takes_room_that_is_there() -> None:
