@@ -45,7 +45,7 @@ def page(server: Running, browser: Any) -> Iterator[Any]:
     page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.set_default_timeout(120_000)  # how fast the machine is decides nothing
+    page.set_default_timeout(20_000)
     opened(page, server)
     yield page
     context.close()
