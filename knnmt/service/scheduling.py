@@ -1,14 +1,16 @@
 """What waits together is decoded together: one thread a model, batches by what is waiting, fair among clients.
 
-Each client's work gets a tag: where the client's last piece ended in a virtual time that runs with the work done, plus
-its own cost (weighted fair queueing). The smallest tags go first, so that somebody with one sentence passes somebody
-with a thousand. Nothing is refused because of load: work waits until it is done, its deadline, or its client hangs up.
+What a client waits for begins, in a virtual time that runs with the work done, where the client's last piece ended
+(start-time fair queueing). What begins first goes first, so that somebody with one sentence passes somebody with a
+thousand. Only what is decoded counts: who hangs up, or waits in vain, has had nothing. Nothing is refused because of
+load: work waits until it is done, its deadline, or its client hangs up.
 """
 
 import heapq
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -43,6 +45,7 @@ class Work:
 
 
 Run = Callable[[Hashable, Sequence[Work]], Sequence[Any]]
+Line = tuple[str, Hashable]  # a client and a group: what stands in one line is decoded in its order
 
 
 class Scheduler:
@@ -51,8 +54,9 @@ class Scheduler:
     def __init__(self, name: str, run: Run, *, batch_texts: int = BATCH_TEXTS) -> None:
         self.run = run
         self.batch_texts = batch_texts
-        self._heap: list[tuple[float, int, Work]] = []
-        self._ends: dict[str, float] = {}  # by client, where its work ends in virtual time
+        self._lines: dict[Line, deque[tuple[int, Work]]] = {}  # with the order in which work came
+        self._heads: list[tuple[float, int, Line]] = []  # a heap: where the first of each line begins, and its order
+        self._ends: dict[str, float] = {}  # by client, where what it has had ends in virtual time
         self._now = 0.0  # virtual time
         self._order = count()
         self._changed = threading.Condition()
@@ -73,10 +77,15 @@ class Scheduler:
             self._changed.notify_all()
 
     def _push(self, work: Work) -> None:
-        begin = max(self._now, self._ends.get(work.client, 0.0))
-        self._ends[work.client] = begin + work.cost
-        heapq.heappush(self._heap, (begin + work.cost, next(self._order), work))
+        name, order = (work.client, work.group), next(self._order)
+        if name not in self._lines:
+            self._lines[name] = deque()
+            heapq.heappush(self._heads, (self._begin(work.client), order, name))
+        self._lines[name].append((order, work))
         self.waiting += 1
+
+    def _begin(self, client: str) -> float:
+        return max(self._now, self._ends.get(client, 0.0))
 
     def stop(self) -> None:
         """Finish what waits, then end; nothing new is taken."""
@@ -95,7 +104,7 @@ class Scheduler:
 
     def _next_batch(self) -> list[Work] | None:
         with self._changed:
-            while not self._heap:
+            while not self._lines:
                 if self._stopping:
                     return None
                 self._ends.clear()  # nobody waits: nobody has had more than their share
@@ -110,7 +119,7 @@ class Scheduler:
         """
         texts, seconds = self._last
         until = time.monotonic() + min(GATHER, seconds * GATHERED_FOR)
-        while len(self._heap) < min(texts, self.batch_texts) and not self._stopping:
+        while self.waiting < min(texts, self.batch_texts) and not self._stopping:
             left = until - time.monotonic()
             if left <= 0:
                 return
@@ -119,23 +128,52 @@ class Scheduler:
     def _take(self) -> list[Work]:
         """The fairest work that can share a batch with the fairest of all; what cannot stays."""
         batch: list[Work] = []
-        others: list[tuple[float, int, Work]] = []
-        cost, now = 0.0, time.monotonic()
-        while self._heap and len(batch) < self.batch_texts and cost < BATCH_COST:
-            tagged = heapq.heappop(self._heap)
-            work = tagged[2]
-            if work.done.cancelled() or now > work.deadline:
-                self._drop(work)
-            elif batch and work.group != batch[0].group:
-                others.append(tagged)
-            else:
-                self._now = max(self._now, tagged[0] - work.cost)
+        others: list[tuple[float, int, Line]] = []
+        cost = 0.0
+        while self._heads and len(batch) < self.batch_texts and cost < BATCH_COST:
+            begin, order, (client, group) = head = heapq.heappop(self._heads)
+            if batch and group != batch[0].group:
+                others.append(head)
+            elif begin < self._ends.get(client, 0.0):  # it has had something from another of its lines
+                heapq.heappush(self._heads, (self._ends[client], order, (client, group)))
+            elif (work := self._first((client, group))) is not None:
+                self._now = max(self._now, begin)
+                self._ends[client] = begin + work.cost
                 batch.append(work)
                 cost += work.cost
-        for tagged in others:
-            heapq.heappush(self._heap, tagged)
-        self.waiting = len(self._heap)
+                self._advance((client, group))
+        for head in others:
+            heapq.heappush(self._heads, head)
+        self._pass_time(batch, cost)
         return batch
+
+    def _pass_time(self, batch: Sequence[Work], cost: float) -> None:
+        """Time goes on by everyone's part of what was done: newcomers without end do not keep others waiting for ever.
+
+        A client that has had no more than its part is as one who comes new.
+        """
+        waiting = {client for client, _ in self._lines} | {work.client for work in batch}
+        self._now += cost / max(1, len(waiting))
+        self._ends = {client: end for client, end in self._ends.items() if end > self._now}
+
+    def _first(self, name: Line) -> Work | None:
+        """Take the first of a line that somebody still waits for; none where there is none."""
+        line, now = self._lines[name], time.monotonic()
+        while line:
+            _, work = line.popleft()
+            self.waiting -= 1
+            if not work.done.cancelled() and now <= work.deadline:
+                return work
+            self._drop(work)
+        del self._lines[name]
+        return None
+
+    def _advance(self, name: Line) -> None:
+        """The next of a line is its first; a line without any is gone."""
+        if line := self._lines[name]:
+            heapq.heappush(self._heads, (self._ends[name[0]], line[0][0], name))
+        else:
+            del self._lines[name]
 
     def _drop(self, work: Work) -> None:
         if work.done.set_running_or_notify_cancel():

@@ -14,7 +14,7 @@ from knnmt.service.access import Access
 from knnmt.service.answers import Answer, Task, answered, split, together
 from knnmt.service.corrections import Correction, Writer, delete, undo
 from knnmt.service.failures import BadRequest, NotFound, TooLate
-from knnmt.service.languages import best_match, detect, name_of
+from knnmt.service.languages import best_match, detect, identifier, name_of
 from knnmt.service.limits import Limits
 from knnmt.service.scheduling import Scheduler, Work
 from knnmt.service.scopes import Scope, both
@@ -47,7 +47,8 @@ class Service:
         self.writers = {shelved.name: Writer(engine, shelved) for engine, shelved in shelf.stores()}
 
     def warm_up(self) -> None:
-        """Run every model once, so that the first sentence and the first correction do not wait for its start."""
+        """Run every model once, and load what tells languages apart: the first request does not wait for a start."""
+        identifier()
         for engine in self.shelf.engines.values():
             view = self.shelf.view(self.scope(EVERYTHING, engine))
             with engine.turns.turn():

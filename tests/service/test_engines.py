@@ -8,6 +8,7 @@ from knnmt import Store
 from knnmt.models.translation_model import TranslationModel
 from knnmt.service.access import Access
 from knnmt.service.failures import NotFound
+from knnmt.service.languages import identifier
 from knnmt.service.service import Service
 from knnmt.service.shelf import Engine, Shelf, Shelved, signature_of
 
@@ -53,3 +54,9 @@ def test_a_store_that_a_key_does_not_see_is_not_there(service: Service) -> None:
 def test_models_are_run_before_the_first_request(service: Service) -> None:
     service.warm_up()
     assert all(scheduler.texts == 0 for scheduler in service.schedulers.values())
+
+
+def test_languages_are_told_apart_before_the_first_request(service: Service) -> None:
+    identifier.cache_clear()
+    service.warm_up()
+    assert identifier.cache_info().currsize == 1

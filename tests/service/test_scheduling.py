@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Hashable, Sequence
+from itertools import count, islice
 
 import pytest
 
@@ -80,6 +81,59 @@ def test_whoever_hangs_up_frees_the_place(recorder: Recorder) -> None:
     seen = {text for batch in recorder.batches for text in batch}
     assert seen >= {work.text for work in works[1::2]}
     assert len(seen & {work.text for work in works[::2]}) <= 4  # those that the first batch had taken already
+
+
+def test_what_was_taken_back_is_no_part_of_a_share(recorder: Recorder) -> None:
+    taken_back = [Work(f"back {number}", "a", "hasty", LATER) for number in range(40)]
+    scheduler = queued(recorder, [], batch=4)
+    recorder.open.clear()
+    scheduler.submit(taken_back)
+    for work in taken_back:
+        work.done.cancel()
+    steady = [Work(f"steady {number}", "a", "steady", LATER) for number in range(40)]
+    one = Work("one text", "a", "hasty", LATER)
+    scheduler.submit([*steady, one])
+    recorder.open.set()
+    one.done.result(5)
+    scheduler.stop()
+    at = next(number for number, batch in enumerate(recorder.batches) if "one text" in batch)
+    assert at <= 2, recorder.batches
+
+
+def test_newcomers_without_end_starve_nobody(recorder: Recorder) -> None:
+    """Somebody always waits, each with a text of their own; who has had something comes again, and in time."""
+    known: list[int] = []
+    newcomers = (Work(f"new {number}", "a", f"client {number}", LATER) for number in count())
+
+    def run(group: Hashable, works: Sequence[Work]) -> list[str]:
+        known.append(len(scheduler._ends))
+        answers = recorder(group, works)
+        if len(known) < 100:
+            scheduler.submit(islice(newcomers, 4))
+        return answers
+
+    scheduler = Scheduler("test", run, batch_texts=4)
+    scheduler.submit(islice(newcomers, 12))
+    old = [Work(f"old {number}", "a", "steady", LATER) for number in range(3)]
+    scheduler.submit(old)
+    recorder.open.set()
+    old[-1].done.result(20)
+    while len(known) < 100:
+        time.sleep(0.001)
+    scheduler.stop()
+    last = next(number for number, batch in enumerate(recorder.batches) if "old 2" in batch)
+    assert last < 20
+    assert max(known) < 60  # who does not come again is forgotten
+
+
+def test_groups_of_one_client_share_its_part(recorder: Recorder) -> None:
+    mixed = [Work(f"{group}{number}", group, "mixed", LATER) for number in range(20) for group in "ab"]
+    modest = Work("a modest", "a", "modest", LATER)
+    scheduler = queued(recorder, [*mixed, modest])
+    modest.done.result(5)
+    scheduler.stop()
+    assert "a modest" in recorder.batches[1]
+    assert max(map(len, recorder.batches[2:])) == 4  # what is interleaved is still decoded together
 
 
 def test_the_deadline_is_an_error_and_not_silence(recorder: Recorder) -> None:

@@ -41,7 +41,6 @@ async function send(files) {
     form.append("target", $("target-language").value);
     const { settings, stores } = asked(server.memories);
     if (chosen.weight !== null) form.append("weight", settings.weight);
-    for (const name of ["source-language", "target-language"]) $(name).addEventListener("change", showLanguages);
     for (const name of stores ?? []) form.append("stores", name);
     $("documents-state").textContent = `Sending ${file.name}…`;
     try {
