@@ -21,7 +21,7 @@ from bench.placement import placement
 from bench.rewriting import rewriting
 from bench.scale import scale
 from bench.searching import DIMENSIONS, SIZES, searching
-from bench.serving import serving
+from bench.serving import Served, serving
 from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, where_time_goes
 from bench.unit_costs import unit_costs
 from knnmt.cli.demo import MODEL
@@ -54,7 +54,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         arguments.keys_of,
         arguments.memory << 30,
     ),
-    "serving": lambda arguments: serving(arguments.minutes, arguments.model, arguments.store, arguments.corrections),
+    "serving": lambda arguments: serving(served_of(arguments)),
     "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats)),
 }
 
@@ -92,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--entries", type=int, default=3_000_000, help="of the store whose memory is measured")
     parser.add_argument("--minutes", type=float, default=0.5, help="of overload, where serving is measured")
+    parser.add_argument("--flood", type=float, default=0.5, help="minutes of twice what it can do, where it is measured")
     parser.add_argument("--corrections", type=int, default=60, help="one after another, where serving is measured")
     parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
     parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
@@ -138,6 +139,17 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         exact=arguments.exact,
         indexes=tuple(arguments.index or ()),
         precisions=tuple(arguments.precision or ()),
+    )
+
+
+def served_of(arguments: argparse.Namespace) -> Served:
+    return Served(
+        store=arguments.store[0] if arguments.store else None,
+        model=arguments.model,
+        source=arguments.source,
+        minutes=arguments.minutes,
+        flood=arguments.flood,
+        corrections=arguments.corrections,
     )
 
 
