@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--entries", type=int, default=3_000_000, help="of the store whose memory is measured")
     parser.add_argument("--minutes", type=float, default=0.5, help="of overload, where serving is measured")
-    parser.add_argument("--flood", type=float, default=0.5, help="minutes of twice what it can do, where it is measured")
+    parser.add_argument("--flood", type=float, default=0.5, help="minutes of twice what serving can do")
     parser.add_argument("--corrections", type=int, default=60, help="one after another, where serving is measured")
     parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
     parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
