@@ -14,7 +14,7 @@ from knnmt.cli.demo import read_demo
 from knnmt.engine.keys import teacher_forced_keys
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.adding import add_to_store
-from knnmt.store.building import encode
+from knnmt.store.building import encode_segments
 from knnmt.text.corpus import Skipped, read_segments
 
 SEGMENTS = 100
@@ -69,7 +69,9 @@ def timed(work: object) -> float:
 @torch.inference_mode()
 def forward_pass(model: TranslationModel, corpus: Corpus) -> None:
     """What adding cannot do without: the keys of the segments."""
-    encoded = sorted(encode(read_segments([corpus], Skipped()), model), key=lambda segment: len(segment.target))
+    encoded = sorted(
+        encode_segments(read_segments([corpus], Skipped()), model), key=lambda segment: len(segment.target)
+    )
     for first in range(0, len(encoded), 50):
         batch = encoded[first : first + 50]
         inputs = model.teacher_forcing([s.source for s in batch], [s.target for s in batch])

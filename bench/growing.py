@@ -23,8 +23,8 @@ from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.adding import add_to_store
 from knnmt.store.compacting import compact_store
+from knnmt.store.compacting_tiers import compact_tiers
 from knnmt.store.removing import remove_from_store
-from knnmt.store.settling import compact_tiers
 from knnmt.store.verification import problems_of
 from knnmt.translate.settings import TranslateSettings
 

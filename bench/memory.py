@@ -15,7 +15,7 @@ from knnmt.layout.records import PartRecord
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.building import write_manifest
 from knnmt.store.datastore import Store
-from knnmt.store.index_files import write_index
+from knnmt.store.index_files import make_store_index
 from knnmt.text.corpus import Segment
 
 PART_SEGMENTS = 4096
@@ -50,7 +50,7 @@ def random_store(path: Path, model: TranslationModel, entries: int) -> Store:
     parts: list[PartRecord] = []
     while sum(part.entries for part in parts) < entries:
         parts.append(random_part(path, len(parts), model, random))
-    index = write_index(path, parts, factory=INDEX)
+    index = make_store_index(path, parts, factory=INDEX)
     write_manifest(path, model, [{"name": "random", "files": []}], parts, index, {})
     return Store.open(path)
 

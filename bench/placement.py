@@ -19,7 +19,7 @@ from knnmt.documents.document import DocumentOptions
 from knnmt.documents.kinds import open_document
 from knnmt.errors import DocumentError
 from knnmt.translate.aligning import Pair
-from knnmt.translate.units import UnitTranslator
+from knnmt.translate.unit_translator import UnitTranslator
 from knnmt.units.doubts import TAG_GUESSED
 from knnmt.units.flat import flattened
 from knnmt.units.placing import SURE, placed

@@ -22,7 +22,7 @@ from knnmt import Store, Translator, build_store, load_model
 from knnmt.cli.demo import MODEL, demo_corpus, read_demo
 from knnmt.service.languages import short_code
 from knnmt.store.replacing import rehearse
-from knnmt.translate.units import UnitTranslator
+from knnmt.translate.unit_translator import UnitTranslator
 
 CLIENTS = 32
 WARM = 2

@@ -17,7 +17,7 @@ from knnmt.serve.calls import Server
 from knnmt.serve.running import Running, gate_of, jobs_of
 from knnmt.serve.settings import ServerSettings
 from knnmt.service.service import Service
-from knnmt.service.shelf import Engine, Shelf, Shelved, engine_name, signature_of
+from knnmt.service.shelf import Engine, Shelf, Shelved, engine_name, stamp_of
 from knnmt.store.datastore import Store
 
 BASE = "http://127.0.0.1:5000"
@@ -26,7 +26,7 @@ BASE = "http://127.0.0.1:5000"
 def shelf_of(model: TranslationModel, stores: Sequence[tuple[str, Path]]) -> Shelf:
     engine = Engine(engine_name(model), model)
     for name, path in stores:
-        engine.stores[name] = Shelved(name, 1.0, Store.open(path), signature_of(path))
+        engine.stores[name] = Shelved(name, 1.0, Store.open(path), stamp_of(path))
     return Shelf([engine])
 
 

@@ -74,9 +74,9 @@ def test_a_room_says_what_it_is_and_stays_small(room: str) -> None:
     assert len(list(folder.glob("*.py"))) - 1 <= MOST_MODULES
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_two_modules_differ_by_a_letter(room: str) -> None:
-    names = {path.stem for pattern in (f"knnmt/{room}/*.py", "knnmt/*.py") for path in ROOT.glob(pattern)}
+def test_no_two_modules_differ_by_a_letter() -> None:
+    """A module may have the name of a room, as `serve.documents` has, which serves what that room does."""
+    names = {path.stem for pattern in ("*/*.py", "*.py") for path in (ROOT / "knnmt").glob(pattern)} - set(ROOMS)
     near = [(one, other) for one in names for other in names if one != other and one in shortened(other)]
     assert near == []
 

@@ -20,9 +20,9 @@ from knnmt.cli.options import (
     StoresOption,
     TargetLang,
     errors,
-    make_translator,
     output,
     print_json,
+    translator_from_options,
 )
 from knnmt.errors import SettingsError
 from knnmt.translate.settings import TranslateSettings
@@ -72,7 +72,7 @@ def evaluate(
     from knnmt.measure.comparison import compare, kinds_of
     from knnmt.measure.evaluation import evaluate as evaluate_translator
     from knnmt.measure.evaluation import read_earlier, read_test_set, save
-    from knnmt.measure.fitting import Fitter
+    from knnmt.measure.fitting import ComparedMixers
 
     kinds = [] if mixing is None else kinds_of(mixing)
     several = len(kinds) > 1
@@ -85,12 +85,12 @@ def evaluate(
     earlier = read_earlier(against, source, limit) if against else None
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
-    translator = make_translator(
+    translator = translator_from_options(
         store, model, settings, source_lang=source_lang, target_lang=target_lang, ray=ray, shards=shards
     )
     progress = sys.stderr.isatty()
     if several:
-        fitter = Fitter(translator, general)
+        fitter = ComparedMixers(translator, general)
         evaluation = compare(translator, fitter, kinds, sources, references, against=earlier, show_progress=progress)
         if fitter.fitted_now:
             errors.print(f"knnmt: fitted for this comparison and not kept: {', '.join(fitter.fitted_now)}")
@@ -136,7 +136,7 @@ def tune(
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
     other = foreign_text(foreign, foreign_target)
-    translator = make_translator([str(store)], model, settings, source_lang=source_lang)
+    translator = translator_from_options([str(store)], model, settings, source_lang=source_lang)
     files = {"source": source.name, "target": target.name}
     tuning = tune_translator(
         translator, sources, references, files=files, foreign=other, show_progress=sys.stderr.isatty()
@@ -200,7 +200,7 @@ def sweep(
         check_drawable(plot)
     sources, references = read_test_set(source, target, limit)
     fixed = {name: value for name in ("k", "temperature", "beam") if (value := axes.fixed(name)) is not None}
-    translator = make_translator([str(store)], model, replace(settings, mixing="fixed", certain=1.0, **fixed))
+    translator = translator_from_options([str(store)], model, replace(settings, mixing="fixed", certain=1.0, **fixed))
     found = sweep_translator(translator, axes, sources, references, output=csv, show_progress=sys.stderr.isatty())
     if plot:
         draw_sweep(found, plot)

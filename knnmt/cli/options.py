@@ -123,7 +123,7 @@ def bytes_of(text: str | None) -> int | None:
     return int(matched[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[matched[2]]
 
 
-def make_translator(
+def translator_from_options(
     stores: list[str] | None,
     model: str | None,
     settings: "TranslateSettings",
@@ -157,7 +157,7 @@ def searched_by(ray: str | None, shards: int | None) -> "SearchedBy":
     from knnmt.cluster.connection import connect
 
     connect(ray)
-    from knnmt.cluster.retriever import SHARDS, ShardedRetriever
+    from knnmt.cluster.sharded_retriever import SHARDS, ShardedRetriever
 
     return partial(ShardedRetriever, shards=SHARDS if shards is None else shards)
 

@@ -121,18 +121,18 @@ def add(
     ] = None,
 ) -> None:
     """Make a key and print it; the file keeps only its hash."""
-    from knnmt.service.access import Access, add_key
+    from knnmt.service.access import Access, add_api_key
 
     stores = None if store is None else tuple(store)
-    print(add_key(file, Access(name=name, role=role, rate=rate, stores=stores, filters=tuple(where or ()))))
+    print(add_api_key(file, Access(name=name, role=role, rate=rate, stores=stores, filters=tuple(where or ()))))
 
 
 @keys_commands.command("list")
 def list_keys(file: KeysFile) -> None:
     """Show whose keys there are and what they may do."""
-    from knnmt.service.access import read_keys
+    from knnmt.service.access import read_api_keys
 
-    for record in read_keys(file):
+    for record in read_api_keys(file):
         access = record.access
         stores = "all stores" if access.stores is None else ", ".join(access.stores) or "no store"
         rate = f"{access.rate} requests a minute" if access.rate else "any rate"
@@ -142,6 +142,6 @@ def list_keys(file: KeysFile) -> None:
 @keys_commands.command("remove")
 def remove(file: KeysFile, name: Annotated[str, typer.Option("--name", help="Whose key it is.")]) -> None:
     """Take a key away; a running server notices."""
-    from knnmt.service.access import remove_key
+    from knnmt.service.access import remove_api_key
 
-    remove_key(file, name)
+    remove_api_key(file, name)

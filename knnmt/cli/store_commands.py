@@ -284,8 +284,8 @@ def compact(
 
 
 def join_tiers(path: Path) -> None:
+    from knnmt.store.compacting_tiers import compact_tiers
     from knnmt.store.datastore import Store
-    from knnmt.store.settling import compact_tiers
 
     steps = compact_tiers(path)
     manifest = Store.open(path).manifest

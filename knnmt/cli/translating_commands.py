@@ -20,9 +20,9 @@ from knnmt.cli.options import (
     TargetLang,
     WhereOption,
     errors,
-    make_translator,
     output,
     print_json,
+    translator_from_options,
 )
 from knnmt.errors import CorpusError, SettingsError
 from knnmt.files import check_writable
@@ -64,7 +64,7 @@ def translate(
         jobs = checked_jobs(files, output_place, document, report, as_json)
     else:
         refuse_without_files(document, output_place, report)
-    translator = make_translator(
+    translator = translator_from_options(
         store, model, settings, source_lang=source_lang, target_lang=target_lang, ray=ray, shards=shards
     )
     if files:
@@ -79,7 +79,7 @@ def checked_jobs(
     """Every document with where it goes; what is wrong with the call is known before a model is loaded."""
     from knnmt.documents.kinds import opener_for
     from knnmt.text.inputs import check_readable
-    from knnmt.units.jobs import check_jobs, jobs_of
+    from knnmt.units.destinations import check_destinations, with_destinations
     from knnmt.units.report import check_report
 
     if place is None:
@@ -91,8 +91,8 @@ def checked_jobs(
     for file in files:
         check_readable(file)
         opener_for(file)
-    jobs = jobs_of(files, place)
-    check_jobs(jobs, force=settings.force, resume=settings.resume)
+    jobs = with_destinations(files, place)
+    check_destinations(jobs, force=settings.force, resume=settings.resume)
     return jobs
 
 
@@ -211,7 +211,7 @@ def explain(
     from knnmt.cli.explanation_view import show_explanation, show_tokens
 
     check_explainable(text, store, neighbours, html)
-    translator = make_translator(store, model, settings, source_lang=source_lang)
+    translator = translator_from_options(store, model, settings, source_lang=source_lang)
     explanation = translator.explain(text)
     if explanation.cut:
         errors.print("knnmt: the sentence is too long for the model; its end was not translated")

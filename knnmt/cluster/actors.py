@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
 from knnmt.cluster.connection import explained
-from knnmt.cluster.shard import Answer, Contents, Shard, Share
+from knnmt.cluster.shard import Shard, ShardAnswer, ShardContents, ShardNumber
 from knnmt.errors import ClusterError
 from knnmt.search.coarse import Assigned
 
@@ -27,7 +27,7 @@ LARGE = 100_000  # bytes, from which on Ray would copy a request for every shard
 class ShardActor:
     """A shard in a process of its own; it opens its files when it is first asked, also after it was started again."""
 
-    def __init__(self, contents: Contents, share: Share) -> None:
+    def __init__(self, contents: ShardContents, share: ShardNumber) -> None:
         self.contents, self.share = contents, share
         self.shard: Shard | None = None
 
@@ -42,7 +42,7 @@ class ShardActor:
     def entries(self) -> int:
         return self.opened().entries
 
-    def search(self, request: "Request") -> list[Answer | None]:
+    def search(self, request: "Request") -> list[ShardAnswer | None]:
         return self.opened().search(request.queries, request.k, request.assigned)
 
 
@@ -61,18 +61,18 @@ class Request:
 class Shards:
     """All shards of some stores; `memory` is what one of them needs, in bytes."""
 
-    def __init__(self, contents: Contents, count: int, *, memory: int, patience: float = PATIENCE) -> None:
+    def __init__(self, contents: ShardContents, count: int, *, memory: int, patience: float = PATIENCE) -> None:
         self.contents, self.count, self.memory, self.patience = contents, count, memory, patience
         self.actors = [self.start(number) for number in range(count)]
 
     def start(self, number: int) -> Any:
-        return ACTOR.options(memory=self.memory).remote(self.contents, Share(number, self.count))
+        return ACTOR.options(memory=self.memory).remote(self.contents, ShardNumber(number, self.count))
 
     def entries(self) -> int:
         """How many they have together."""
         return sum(self.ask("entries"))
 
-    def search(self, request: Request) -> list[list[Answer | None]]:
+    def search(self, request: Request) -> list[list[ShardAnswer | None]]:
         """The answer of each shard."""
         is_large = request.queries.nbytes > LARGE and self.count > 1
         return self.ask("search", ray.put(request) if is_large else request)

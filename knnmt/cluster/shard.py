@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from knnmt.layout.manifest import Manifest
 from knnmt.retrieval.local_retriever import StoreSearcher
-from knnmt.retrieval.searchers import Candidates, IndexedEntries, Opening, Piece
+from knnmt.retrieval.searchers import Candidates, IndexedEntries, Opening, StorePiece
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, probing
 from knnmt.search.cutting import Cut
 from knnmt.search.index import check_quantiser
-from knnmt.search.ties import Found
+from knnmt.search.nearest import Found
 from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
-from knnmt.store.tiers import Unit
+from knnmt.store.tiers import IndexUnit
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShardNumber:
     """Which of how many shards."""
 
     number: int
@@ -41,7 +41,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class ShardContents:
     """What all shards together hold: stores as they were when they were opened."""
 
     stores: tuple[tuple[str, Manifest], ...]
@@ -49,7 +49,7 @@ class Contents:
     where: tuple[str, ...]
 
 
-class Answer(NamedTuple):
+class ShardAnswer(NamedTuple):
     """Candidates of one piece with their tokens, all [queries, n]."""
 
     codes: NDArray[np.float32]
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 class Shard:
     """The pieces of some stores, as far as they are this shard's."""
 
-    def __init__(self, contents: Contents, share: Share) -> None:
+    def __init__(self, contents: ShardContents, share: ShardNumber) -> None:
         where = [Condition.parse(text) for text in contents.where]
         stores = [Store(Path(path), manifest) for path, manifest in contents.stores]
         self.searchers = [StoreSearcher(store, contents.nprobe, where, Cutting(share)) for store in stores]
@@ -71,7 +71,9 @@ class Shard:
         """How many it has."""
         return sum(piece.entries for searcher in self.searchers for piece in searcher.pieces)
 
-    def search(self, queries: NDArray[np.float32], k: int, assigned: Sequence[Assigned | None]) -> list[Answer | None]:
+    def search(
+        self, queries: NDArray[np.float32], k: int, assigned: Sequence[Assigned | None]
+    ) -> list[ShardAnswer | None]:
         """The candidates of every piece of every store; None where it is another shard's."""
         pieces = [(searcher, piece) for searcher in self.searchers for piece in searcher.pieces]
         return [
@@ -80,23 +82,25 @@ class Shard:
         ]
 
 
-def answer(store: Store, found: Candidates) -> Answer:
+def answer(store: Store, found: Candidates) -> ShardAnswer:
     none = found.entries < 0
     tokens = store.tokens(np.where(none, 0, found.entries))
     distances = np.where(none, np.float32(np.inf), found.distances)
-    return Answer(found.codes, distances, found.entries, np.where(none, 0, tokens))
+    return ShardAnswer(found.codes, distances, found.entries, np.where(none, 0, tokens))
 
 
 class Cutting(Opening):
     """Opens a shard's share of each piece; small ones go to one shard whole."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: ShardNumber) -> None:
         self.share, self.seen = share, 0
 
-    def kept(self, make: Callable[[], Piece], entries: int) -> Piece:  # noqa: ARG002
+    def kept(self, make: Callable[[], StorePiece], entries: int) -> StorePiece:  # noqa: ARG002
         return make() if self.is_mine() else Nothing()
 
-    def indexed(self, store: Store, unit: Unit, first: int, nprobe: int | None, allowed: Allowed | None) -> Piece:
+    def indexed(
+        self, store: Store, unit: IndexUnit, first: int, nprobe: int | None, allowed: Allowed | None
+    ) -> StorePiece:
         probed = unit.index.nprobe and (nprobe or unit.index.nprobe)
         mine, (low, high) = self.is_mine(), self.share.range(unit.entries)
         opened = Cut.of(store.index_file(unit.index), probed, low, high)
@@ -126,7 +130,7 @@ class Nothing:
 class CutEntries(IndexedEntries):
     """A range of the entries of one index."""
 
-    def __init__(self, store: Store, unit: Unit, first: int, allowed: Allowed | None, opened: Cut) -> None:
+    def __init__(self, store: Store, unit: IndexUnit, first: int, allowed: Allowed | None, opened: Cut) -> None:
         self.store, self.has_keys, self.allowed = store, unit.has_keys, allowed
         self.first, self.entries = first, opened.end - opened.first
         self.file, self.index, self.nprobe = opened.file, opened.index, opened.nprobe

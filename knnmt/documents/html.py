@@ -12,7 +12,7 @@ from knnmt.documents.document import DocumentOptions, Piece, SplicedDocument
 from knnmt.documents.passages import Passage, Tags, slot_of
 from knnmt.errors import DocumentError
 from knnmt.scanning.encodings import MARK, EncodedFile, known_by_mark
-from knnmt.scanning.html_tokens import Token, Tokens, attributes_of
+from knnmt.scanning.html_tokens import Token, TokenArrays, attributes_of
 from knnmt.text.inputs import open_binary
 
 INLINE = {
@@ -91,7 +91,7 @@ class Walk:
 
     def __init__(self, text: str, options: DocumentOptions, name: str, line: int) -> None:
         self.text, self.options, self.name = text, options, name
-        self.tokens = Tokens(text)
+        self.tokens = TokenArrays(text)
         self.ends = self.tokens.matching_ends()
         self.silent: list[int] = []  # the ends of elements that are not to be translated, innermost last
         self.loud: dict[int, bool] = {}

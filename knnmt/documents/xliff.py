@@ -7,7 +7,7 @@ from pathlib import Path
 from knnmt.documents.document import DocumentOptions, Piece, SplicedDocument
 from knnmt.documents.xliff_units import MATCHES, Setting, Unit1, Unit2, preserves, with_attributes
 from knnmt.errors import DocumentError
-from knnmt.scanning.xml_text import ITS, Node, Scopes, XmlText, open_xml
+from knnmt.scanning.xml_text import ITS, Namespaces, Node, XmlText, open_xml
 from knnmt.text.languages import listed
 from knnmt.text.units import Languages
 from knnmt.text.xliff import is_wanted
@@ -107,7 +107,7 @@ class Walk:
         self.document = document
         self.options = document.options
         self.unit_name = UNIT_NAMES[document.generation]
-        self.scopes = Scopes()
+        self.scopes = Namespaces()
         self.frames = [Frame()]
         self.open: list[Node] = []  # the unit and the elements that are open in it
         self.namespace: str | None = None  # of the root

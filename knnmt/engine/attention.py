@@ -27,7 +27,7 @@ Head = tuple[int, int, int]  # shift, layer, head
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class AligningHeads:
     """The heads that align best, and the share of known links that they found."""
 
     heads: tuple[Head, ...]
@@ -38,7 +38,7 @@ class Heads:
         return {"heads": [list(head) for head in self.heads], "found": self.found, "of": self.of}
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "Heads":
+    def from_json(cls, record: dict[str, Any]) -> "AligningHeads":
         return cls(tuple((int(a), int(b), int(c)) for a, b, c in record["heads"]), record["found"], record["of"])
 
 

@@ -17,7 +17,7 @@ from knnmt.engine.marian import MarianDecoder, attention_of, gives_the_same, joi
 from knnmt.engine.projection import Projection
 from knnmt.engine.runtime import Judged, Runtime, runtime_of
 from knnmt.models.translation_model import TranslationModel
-from knnmt.packing import Contents
+from knnmt.packed_weights import WeightSums
 from knnmt.switches import left_out
 
 FEW = 24  # rows; with more, the products of packed weights are as fast
@@ -37,7 +37,7 @@ class Compiled(NamedTuple):
     """A step, what the network was when it was made, and what speaks against using it."""
 
     session: Session | None
-    contents: Contents
+    contents: WeightSums
     judged: Judged | None  # of the modules
     projection: Projection | None  # of the embeddings, where these are its weights: another is made when they change
     objection: str | None
@@ -153,7 +153,7 @@ def up_to_date(model: TranslationModel, encoded: torch.Tensor, mask: torch.Tenso
     watched = [*decoder.layers.parameters(), decoder.embed_positions.weight]
     if head.weight is not decoder.embed_tokens.weight:
         watched.append(decoder.embed_tokens.weight)
-    contents, known = Contents(watched), runtime.compiled
+    contents, known = WeightSums(watched), runtime.compiled
     made_of = (runtime.judged, runtime.projection)
     if known is None or (known.judged, known.projection) != made_of or known.contents != contents:
         session, objection = compiled_step(model, encoded, mask, beam)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from knnmt.packing import Contents, PackedWeights
+from knnmt.packed_weights import PackedWeights, WeightSums
 
 Layers = tuple[nn.Linear, ...]  # one, or several whose products are wanted side by side
 
@@ -13,7 +13,7 @@ Layers = tuple[nn.Linear, ...]  # one, or several whose products are wanted side
 class Copy:
     """Some layers as one, and what they held when it was made."""
 
-    def __init__(self, layers: Layers, contents: Contents, dtype: torch.dtype) -> None:
+    def __init__(self, layers: Layers, contents: WeightSums, dtype: torch.dtype) -> None:
         self.contents = contents
         if len(layers) == 1:
             self.packed = PackedWeights(layers[0].weight, layers[0].bias, dtype)
@@ -35,7 +35,7 @@ class Packing:
         self.copies = {layers: self.up_to_date(layers, dtype) for layers in wanted}
 
     def up_to_date(self, layers: Layers, dtype: torch.dtype) -> Copy:
-        contents = Contents([weight for layer in layers for weight in (layer.weight, layer.bias)])
+        contents = WeightSums([weight for layer in layers for weight in (layer.weight, layer.bias)])
         copy = self.copies.get(layers)
         if copy is None or copy.packed.dtype != dtype or copy.contents != contents:
             return Copy(layers, contents, dtype)

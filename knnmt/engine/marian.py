@@ -16,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from knnmt.engine.copies import Layers
 from knnmt.engine.decoder import Passed
 from knnmt.engine.keys import catching_keys
-from knnmt.engine.packed import is_watched
+from knnmt.engine.packed_layers import is_watched
 from knnmt.engine.runtime import Judged, runtime_of
 from knnmt.models.architectures import architecture_of
 from knnmt.models.translation_model import TranslationModel

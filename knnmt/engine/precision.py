@@ -7,7 +7,7 @@ float32 (docs/performance.md).
 import torch
 
 from knnmt.errors import SettingsError
-from knnmt.packing import can_be_packed, has_bfloat16
+from knnmt.packed_weights import can_be_packed, has_bfloat16
 from knnmt.switches import left_out
 
 BFLOAT16 = "bfloat16"

@@ -16,7 +16,7 @@ from torch import nn
 
 from knnmt.engine import halves
 from knnmt.engine.bytewise import by_bytes, pack
-from knnmt.packing import Contents, PackedWeights, can_be_packed
+from knnmt.packed_weights import PackedWeights, WeightSums, can_be_packed
 from knnmt.switches import left_out
 
 BLOCK = 4096  # tokens of the vocabulary projected at a time
@@ -90,7 +90,7 @@ class Projection:
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight.detach().float()
-        self.contents = Contents([weight, bias])  # when this was made of them
+        self.contents = WeightSums([weight, bias])  # when this was made of them
         self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
         self.room = torch.empty(0)
         self.in_bytes: Any = None

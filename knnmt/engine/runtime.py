@@ -14,7 +14,7 @@ from knnmt.engine.copies import Packing
 from knnmt.models.network import Network
 
 if TYPE_CHECKING:
-    from knnmt.engine.attention import Heads
+    from knnmt.engine.attention import AligningHeads
     from knnmt.engine.compiled import Compiled
     from knnmt.engine.projection import Projection
 
@@ -40,7 +40,7 @@ class Runtime:
         self.judged: Judged | None = None
         self.compiled: Compiled | None = None
         self.small_batches = 0
-        self.heads: Heads | None = None  # of its cross-attention, those that align words
+        self.heads: AligningHeads | None = None  # of its cross-attention, those that align words
         self.told: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:

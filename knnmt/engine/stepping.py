@@ -16,13 +16,13 @@ from knnmt.engine.compiled import decoder_for
 from knnmt.engine.decoder import Decoder, Passed
 from knnmt.engine.marian import encode, jointly_packed, objection_to_direct
 from knnmt.engine.network_decoder import NetworkDecoder
-from knnmt.engine.packed import is_hooked, packed_layers
+from knnmt.engine.packed_layers import is_hooked, packed_layers
 from knnmt.engine.projection import LARGE, AllLogits, NextTokens, Projection
 from knnmt.engine.runtime import runtime_of
 from knnmt.models.architectures import architecture_of
 from knnmt.models.network import Network
 from knnmt.models.translation_model import TranslationModel
-from knnmt.packing import Contents
+from knnmt.packed_weights import WeightSums
 from knnmt.switches import left_out
 
 CHECKED = 8  # best tokens of each sentence's first step, by which our projection is compared with the model's
@@ -142,7 +142,7 @@ def checked_projection(network: Network, states: torch.Tensor, logits: AllLogits
 def known_projection(network: Network) -> Projection | None:
     """The one that was made of the weights that the network has now."""
     projection, head = runtime_of(network).projection, network.get_output_embeddings()
-    if projection is None or projection.contents != Contents([head.weight, bias_of(network, head)]):
+    if projection is None or projection.contents != WeightSums([head.weight, bias_of(network, head)]):
         return None
     return projection
 

@@ -20,8 +20,8 @@ from knnmt.arrays import Array
 from knnmt.errors import StoreError
 from knnmt.files import REMEDY, reading
 from knnmt.layout.hashes import hashes_of, rows_with
-from knnmt.layout.packed import PACKED, read_packed
-from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, head_of
+from knnmt.layout.packed_parts import PACKED, read_packed
+from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, checksum_of_head
 
 DESCRIPTORS_HELD = 4096  # by one store, at most
 FILES_TO_COME = 512  # of this process: connections, models; at a guess
@@ -44,7 +44,7 @@ def open_checked(file: Path, record: FileRecord) -> BinaryIO:
         size = os.fstat(opened.fileno()).st_size
         if size != record.bytes:
             raise StoreError(f"{file}: has {size:,} bytes instead of {record.bytes:,}; {REMEDY}")
-        if record.head is not None and head_of(opened.read(HEAD)) != record.head:
+        if record.head is not None and checksum_of_head(opened.read(HEAD)) != record.head:
             raise StoreError(f"{file}: damaged (it does not begin as it was written); {REMEDY}")
         opened.seek(0)
     return opened
@@ -82,7 +82,7 @@ def read_array(file: Path) -> Array:
     return np.array(map_file(file))
 
 
-class Kept:
+class LastUsed:
     """Things that are costly to open, the last ones used."""
 
     def __init__(self, most: int) -> None:
@@ -113,8 +113,8 @@ class PartFiles:
         self.held = 2 * needed <= self.descriptors
         # A map or a table of pairs keeps its file open after `files` has let go of it.
         most = len(parts) * COLUMNS_AT_MOST if self.held else self.descriptors // 3
-        self.files, self.maps, self.pairs = Kept(most), Kept(most), Kept(most)
-        self.tables = Kept(TABLES_IN_MEMORY)
+        self.files, self.maps, self.pairs = LastUsed(most), LastUsed(most), LastUsed(most)
+        self.tables = LastUsed(TABLES_IN_MEMORY)
         OPEN.add(self)
 
     def hold(self) -> None:

@@ -20,7 +20,7 @@ from knnmt.errors import ModelError, StoreError
 from knnmt.files import flush_all, rename_durably, write_json
 from knnmt.layout.hashes import hashes_of, order_of
 from knnmt.layout.manifest import PARTS
-from knnmt.layout.packed import PACKED, write_packed
+from knnmt.layout.packed_parts import PACKED, write_packed
 from knnmt.layout.part_files import KINDS, ORDER, PAIRS
 from knnmt.layout.records import COLUMNS, HASHES, FileRecord, PartRecord, as_json
 from knnmt.text.corpus import Segment

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from knnmt.files import sha256_of
-from knnmt.layout.packed import PACKED
+from knnmt.layout.packed_parts import PACKED
 from knnmt.search.file_names import lists_name, trained_name
 
 HEAD = 4096  # bytes at the beginning of a file, which every opening compares
@@ -109,11 +109,11 @@ class FileRecord:
     @classmethod
     def of(cls, path: Path) -> "FileRecord":
         with path.open("rb") as file:
-            head = head_of(file.read(HEAD))
+            head = checksum_of_head(file.read(HEAD))
         return cls(path.stat().st_size, sha256_of(path), head)
 
 
-def head_of(begin: bytes) -> int:
+def checksum_of_head(begin: bytes) -> int:
     return zlib.crc32(begin[:HEAD])
 
 

@@ -18,7 +18,7 @@ from knnmt.measure.evaluation import (
     signature_of,
     signatures,
 )
-from knnmt.measure.fitting import Fitter
+from knnmt.measure.fitting import ComparedMixers
 from knnmt.translate.settings import KINDS
 from knnmt.translate.translator import Translator
 
@@ -34,7 +34,7 @@ def kinds_of(text: str) -> list[str]:
 
 def compare(
     translator: Translator,
-    fitter: Fitter,
+    fitter: ComparedMixers,
     kinds: Sequence[str],
     sources: Sequence[str],
     references: Sequence[str],
@@ -54,7 +54,9 @@ def compare(
     return Evaluation(base, first.scores, len(sources), first.p_value, signature, mixed)
 
 
-def translators(translator: Translator, fitter: Fitter, kinds: Iterable[str]) -> Iterable[tuple[str, Translator]]:
+def translators(
+    translator: Translator, fitter: ComparedMixers, kinds: Iterable[str]
+) -> Iterable[tuple[str, Translator]]:
     model, retriever, settings = translator.translation_model, translator.retriever, translator.settings
     for kind in kinds:
         yield kind, Translator(model, retriever, settings, fitter.mixer(kind))

@@ -22,8 +22,16 @@ from knnmt.store.datastore import Store
 from knnmt.store.versions import changing, commit
 from knnmt.text.inputs import read_lines
 from knnmt.text.languages import base_language
-from knnmt.translate.leave_one_out import foreign_text, new_text, seen_text
-from knnmt.translate.mixers import builtin_head, coverage_of, fixed_mixer, head_mixer, mixer_for, own_head, variance_of
+from knnmt.translate.leave_one_out import foreign_rows, new_text, seen_text
+from knnmt.translate.mixer_choice import (
+    builtin_head,
+    coverage_of,
+    fixed_mixer,
+    head_mixer,
+    mixer_for,
+    own_head,
+    variance_of,
+)
 from knnmt.translate.settings import KINDS, TranslateSettings
 from knnmt.translate.translator import Translator
 
@@ -54,7 +62,7 @@ def observe_memory(model: TranslationModel, store: Store, general: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class FittedHead:
     """A head that was fitted to a store, and what the store must keep of it."""
 
     mixer: HeadMixer
@@ -62,7 +70,7 @@ class Learned:
     contents: dict[str, bytes]
 
 
-def learn_with(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> Learned | None:
+def learn_with(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> FittedHead | None:
     """The head for a translator's first store, fitted to the memory and to text with known translations.
 
     None where no head can serve: without keys, or for another source language than the store's.
@@ -73,15 +81,15 @@ def learn_with(translator: Translator, sources: Sequence[str], references: Seque
     if model.source_lang != stores[0].manifest.model.source_lang:
         return None
     if stores[0].live_segments < FEWEST_SEGMENTS:
-        return Learned(head_mixer(retriever, model, builtin_head()), None, {})
+        return FittedHead(head_mixer(retriever, model, builtin_head()), None, {})
     observed = observe_memory(model, stores[0], general_sentences(model.source_lang))
     observed = with_text(observed, model, LocalRetriever([stores[0]]), sources, references)
     fitted = fitted_to(observed)
     record, contents = record_of(stores[0], model, "learned", observed, fitted)
-    return Learned(head_mixer(retriever, model, fitted.head), record, contents)
+    return FittedHead(head_mixer(retriever, model, fitted.head), record, contents)
 
 
-class Fitter:
+class ComparedMixers:
     """Makes the mixers of a comparison: the first store's own, and those that it has not, fitted now and not kept."""
 
     def __init__(self, translator: Translator, general: Path | None = None) -> None:
@@ -138,7 +146,7 @@ def observe_general(
     alone = Translator(model, None, TranslateSettings(beam=1))
     done = [one for one in alone.translations(general) if one.tokens]
     sources = model.fitting_sources([one.source for one in done])[0]
-    return foreign_text(model, retriever, coverage, variance, sources, [one.tokens for one in done])
+    return foreign_rows(model, retriever, coverage, variance, sources, [one.tokens for one in done])
 
 
 def general_sentences(language: str | None, file: Path | None = None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 
 from knnmt.measure.evaluation import metrics
-from knnmt.measure.jury import LEARNED, Candidate, Jury
+from knnmt.measure.jury import LEARNED, JudgedSetting, Jury
 
 MOST = 200  # sentences that are translated
 
@@ -35,7 +35,7 @@ class Harm:
         return asdict(self)
 
 
-def harm_of(jury: Jury, candidates: Sequence[Candidate], text: ForeignText) -> list[Harm]:
+def harm_of(jury: Jury, candidates: Sequence[JudgedSetting], text: ForeignText) -> list[Harm]:
     """Translate foreign text by the model alone and under each candidate."""
     sources = text.sources[:MOST]
     alone = jury.translator.base().translate(sources)

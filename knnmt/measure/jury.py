@@ -19,7 +19,7 @@ LEARNED = "learned"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class JudgedSetting:
     """A setting that is decoded, and its result."""
 
     settings: TranslateSettings
@@ -69,7 +69,7 @@ class Jury:
         self.translations: dict[TranslateSettings, list[str]] = {}
         self.work: dict[TranslateSettings, float] = {}  # processor time, which other programs' load disturbs less
 
-    def judge(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
+    def judge(self, candidate: JudgedSetting, sentences: int, advance: Advance | None = None) -> JudgedSetting:
         """The candidate with its BLEU on the first sentences."""
         texts = self.translations.setdefault(candidate.settings, [])
         began = time.process_time()

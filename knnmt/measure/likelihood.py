@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnmt.engine.keys import catching_keys
-from knnmt.engine.packed import packed_layers
+from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.runtime import lock_of
 from knnmt.errors import CorpusError
 from knnmt.mixing.fixed import mixed_likelihoods, neighbour_shares

@@ -55,7 +55,9 @@ class Axes:
     def parse(cls, **lists: str | None) -> "Axes":
         """From what the command line was given: `k="1,4,16"`."""
         kinds: dict[str, Any] = {"temperature": float, "sizes": float}
-        return cls(**{name: numbers(f"--{name}", text, kinds.get(name, int)) for name, text in lists.items() if text})
+        return cls(
+            **{name: parse_numbers(f"--{name}", text, kinds.get(name, int)) for name, text in lists.items() if text}
+        )
 
     def fixed(self, name: str) -> Any:
         """The one value that was given; None where there are several or none."""
@@ -68,7 +70,7 @@ class Axes:
         return values if len(values) > 1 else ()
 
 
-def numbers(flag: str, text: str, kind: type[Number]) -> tuple[Number, ...]:
+def parse_numbers(flag: str, text: str, kind: type[Number]) -> tuple[Number, ...]:
     """`1,4,16` as numbers, each once, ascending."""
     try:
         return tuple(sorted({kind(part) for part in text.split(",")}))
@@ -154,17 +156,17 @@ def lines(base: Point, axes: Axes) -> Iterator[tuple[str, list[Point]]]:
     ks, temperatures = axes.swept("k"), axes.swept("temperature")
     if ks:
         for temperature in temperatures or (base.settings.fixed.temperature,):
-            yield "k", [with_settings(base, k=k, temperature=temperature) for k in ks]
+            yield "k", [point_with(base, k=k, temperature=temperature) for k in ks]
     elif temperatures:
-        yield "temperature", [with_settings(base, temperature=temperature) for temperature in temperatures]
+        yield "temperature", [point_with(base, temperature=temperature) for temperature in temperatures]
     for axis, name in (("size", "sizes"), ("nprobe", "nprobe")):
         if values := axes.swept(name):
             yield axis, [replace(base, **{axis: value}) for value in values]
     if values := axes.swept("beam"):
-        yield "beam", [with_settings(base, beam=beam) for beam in values]
+        yield "beam", [point_with(base, beam=beam) for beam in values]
 
 
-def with_settings(base: Point, **settings: Any) -> Point:
+def point_with(base: Point, **settings: Any) -> Point:
     return replace(base, settings=replace(base.settings, **settings))
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from knnmt.engine.precision import BFLOAT16, objection_to_bfloat16
 from knnmt.errors import StoreError
-from knnmt.measure.fitting import Learned, learn_with, write_files
+from knnmt.measure.fitting import FittedHead, learn_with, write_files
 from knnmt.measure.foreign import ForeignText, Harm, harm_of
-from knnmt.measure.jury import LEARNED, SEED, Candidate, Jury, tuned_values
+from knnmt.measure.jury import LEARNED, SEED, JudgedSetting, Jury, tuned_values
 from knnmt.measure.likelihood import Grid, Place, Surface, survey_likelihood
 from knnmt.mixing.fixed_values import PAPER_TEMPERATURE, PAPER_WEIGHT
 from knnmt.progress import progress_bar
@@ -40,8 +40,8 @@ TEXT_FOR_FITTING = 400  # sentences at most
 class Tuning:
     """The choice and how it was made."""
 
-    chosen: Candidate
-    candidates: list[Candidate]  # the chosen one first, then best first
+    chosen: JudgedSetting
+    candidates: list[JudgedSetting]  # the chosen one first, then best first
     surface: Surface
     lines: int
     seconds: float
@@ -49,7 +49,7 @@ class Tuning:
     signature: dict[str, str]
     files: dict[str, str] = field(default_factory=dict)
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    learned: Learned | None = None  # the head that was refitted
+    learned: FittedHead | None = None  # the head that was refitted
     harm: list[Harm] = field(default_factory=list)  # to foreign text
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def tune(
     candidates = propose(surface, translator.settings.beam)
     if learned:
         jury.learned = learned.mixer
-        candidates.append(Candidate(TranslateSettings(mixing=LEARNED, beam=translator.settings.beam), LEARNED))
+        candidates.append(JudgedSetting(TranslateSettings(mixing=LEARNED, beam=translator.settings.beam), LEARNED))
     candidates = choose(jury, candidates, show_progress=show_progress)
     candidates = with_less_precision(jury, candidates, show_progress=show_progress)
     work = time.process_time() - began_work
@@ -112,7 +112,7 @@ def tune(
     )
 
 
-def learn(jury: Jury, *, show_progress: bool = False) -> Learned | None:
+def learn(jury: Jury, *, show_progress: bool = False) -> FittedHead | None:
     """The store's head, refitted with the sentences that no candidate is judged on."""
     judged = rounds_for(len(jury.sources))[-1][0]
     free = slice(judged, judged + TEXT_FOR_FITTING)
@@ -122,14 +122,14 @@ def learn(jury: Jury, *, show_progress: bool = False) -> Learned | None:
     return learned
 
 
-def to_compare(candidates: Sequence[Candidate]) -> list[Candidate]:
+def to_compare(candidates: Sequence[JudgedSetting]) -> list[JudgedSetting]:
     """The best of each kind."""
     learned = [one for one in candidates if one.is_learned][:1]
     fixed = [one for one in candidates if not one.is_learned and not one.is_alone][:1]
     return [*learned, *fixed]
 
 
-def propose(surface: Surface, beam: int) -> list[Candidate]:
+def propose(surface: Surface, beam: int) -> list[JudgedSetting]:
     """The settings to decode: likely ones, the paper's, and the model alone."""
     grid, paper = surface.grid, paper_settings(surface.grid.ks[-1], beam)
     proposed: dict[TranslateSettings, str] = {}
@@ -138,7 +138,7 @@ def propose(surface: Surface, beam: int) -> list[Candidate]:
     proposed.setdefault(paper, "paper")
     retrieving = {settings: origin for settings, origin in proposed.items() if settings.fixed.weight > 0}
     alone = {replace(paper, weight=0.0): "model alone"}
-    return [Candidate(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
+    return [JudgedSetting(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
 
 
 def paper_settings(k: int, beam: int) -> TranslateSettings:
@@ -168,9 +168,9 @@ def bolder(place: Place, grid: Grid) -> Place:
     return k, max(temperature - LOWER_TEMPERATURE, 0), min(weight + MORE_WEIGHT, len(grid.weights) - 1)
 
 
-def choose(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
+def choose(jury: Jury, candidates: Sequence[JudgedSetting], *, show_progress: bool = False) -> list[JudgedSetting]:
     """All candidates, the chosen one first: each round decodes more sentences of fewer candidates; the head stays."""
-    staying, left = list(candidates), list[Candidate]()
+    staying, left = list(candidates), list[JudgedSetting]()
     rounds = rounds_for(len(jury.sources))
     heads = sum(candidate.is_learned for candidate in candidates)
     with progress_bar("decoding", work_of(rounds, len(candidates), heads), show=show_progress) as advance:
@@ -182,11 +182,11 @@ def choose(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool =
     return settled(staying) + left
 
 
-def best_first(candidates: Iterable[Candidate]) -> list[Candidate]:
+def best_first(candidates: Iterable[JudgedSetting]) -> list[JudgedSetting]:
     return sorted(candidates, key=lambda candidate: -(candidate.bleu or 0.0))
 
 
-def settled(last: Sequence[Candidate]) -> list[Candidate]:
+def settled(last: Sequence[JudgedSetting]) -> list[JudgedSetting]:
     """The last candidates, the chosen one first: the head, unless fixed values are clearly better."""
     best = last[0]
     learned = next((one for one in last if one.is_learned), best)
@@ -194,13 +194,15 @@ def settled(last: Sequence[Candidate]) -> list[Candidate]:
     return [chosen, *(one for one in last if one is not chosen)]
 
 
-def with_less_precision(jury: Jury, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
+def with_less_precision(
+    jury: Jury, candidates: Sequence[JudgedSetting], *, show_progress: bool = False
+) -> list[JudgedSetting]:
     """All candidates and the best one in bfloat16, best first: it is faster, and chosen where BLEU is the same."""
     best = candidates[0]
     if best.sentences < FEWEST_TO_COMPARE or best.settings.precision or objection_to_bfloat16():
         return list(candidates)
     with progress_bar("bfloat16", best.sentences, show=show_progress) as advance:
-        less = Candidate(replace(best.settings, precision=BFLOAT16), BFLOAT16)
+        less = JudgedSetting(replace(best.settings, precision=BFLOAT16), BFLOAT16)
         less = jury.judge(less, best.sentences, advance)
     same = (less.bleu or 0.0) >= (best.bleu or 0.0) - MOST_LOST
     return [less, *candidates] if same else [best, less, *candidates[1:]]

@@ -5,7 +5,7 @@ A `retriever.Retriever` takes decoder states and gives neighbours:
 | retriever | searches |
 |---|---|
 | `local_retriever.LocalRetriever` | datastores on this machine |
-| `knnmt.cluster.retriever.ShardedRetriever` | datastores spread over the machines of a Ray cluster |
+| `knnmt.cluster.sharded_retriever.ShardedRetriever` | datastores spread over the machines of a Ray cluster |
 | `knnmt.measure.subsets.SubsetRetriever` | a part of one datastore, for sweeps |
 
 `memories` opens what `--store` names, `lookup.Lookup` finds sentence pairs.

@@ -12,7 +12,7 @@ from knnmt.arrays import picked
 from knnmt.errors import SettingsError, StoreError
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.retrieval.retriever import Located
-from knnmt.retrieval.searchers import FewEntries, Opening, Piece, pieces_of
+from knnmt.retrieval.searchers import FewEntries, Opening, StorePiece, pieces_of
 from knnmt.store.datastore import Store, check_same_model
 from knnmt.store.filters import Condition, allowed_entries
 
@@ -61,7 +61,7 @@ class LocalRetriever:
         found = self.search_stores(queries, k)
         for offset, neighbours in zip(self.offsets_searched, found, strict=True):
             neighbours.entries[neighbours.entries >= 0] += offset
-        return self.trusted(found[0] if len(found) == 1 else merge(found, k))
+        return self.trusted(found[0] if len(found) == 1 else merge_neighbours(found, k))
 
     def searcher(self, store: Store, nprobe: int | None, where: Sequence[Condition]) -> "StoreSearcher":
         return StoreSearcher(store, nprobe, where)
@@ -143,7 +143,7 @@ class StoreSearcher:
         self.store = store
         allowed = allowed_entries(store, where)
         self.entries = store.entries if allowed is None else sum(each.count for each in allowed)
-        self.pieces: list[Piece] = []
+        self.pieces: list[StorePiece] = []
         if where and allowed is not None and self.entries <= FEW and store.has_keys:
             self.pieces = [opening.kept(partial(FewEntries, store, allowed), self.entries)]
         else:
@@ -152,7 +152,7 @@ class StoreSearcher:
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
         found = [self.with_tokens(*piece.search(queries, min(k, piece.entries))) for piece in self.pieces]
-        return found[0] if len(found) == 1 else merge(found, min(k, self.entries))
+        return found[0] if len(found) == 1 else merge_neighbours(found, min(k, self.entries))
 
     def with_tokens(self, distances: NDArray[np.float32], entries: NDArray[np.int64]) -> Neighbours:
         none = entries < 0
@@ -160,7 +160,7 @@ class StoreSearcher:
         return Neighbours(np.where(none, np.inf, distances), entries, np.where(none, 0, tokens))
 
 
-def merge(found: Sequence[Neighbours], k: int) -> Neighbours:
+def merge_neighbours(found: Sequence[Neighbours], k: int) -> Neighbours:
     """The k nearest of several lists."""
     distances = np.concatenate([neighbours.distances for neighbours in found], axis=1)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]

@@ -25,9 +25,9 @@ from knnmt.search.exact import ExactSearch
 from knnmt.search.filtered import search_allowed
 from knnmt.search.index import check_index, open_index, wider_of
 from knnmt.search.internals import keys_inside, set_nprobe
-from knnmt.search.ties import Found, Rows, by_distance, nearest_of
+from knnmt.search.nearest import Found, Rows, by_distance, nearest_of
 from knnmt.store.datastore import Store
-from knnmt.store.tiers import Unit, units_of
+from knnmt.store.tiers import IndexUnit, units_of
 
 KEYS_AT_ONCE = 2048  # re-scored: what is held of the keys stays small, and in the cache
 WIDER = 2  # times k are looked up by their codes, of which the nearest k by their keys are kept
@@ -44,7 +44,7 @@ class Candidates(NamedTuple):
     entries: NDArray[np.int64]  # −1 where there are fewer
 
 
-class Piece(Protocol):
+class StorePiece(Protocol):
     """Some entries of a store that are searched together."""
 
     entries: int
@@ -60,22 +60,24 @@ class Piece(Protocol):
 class Opening:
     """How the pieces of a store are opened: whole, in this process."""
 
-    def kept(self, make: Callable[[], Piece], entries: int) -> Piece:  # noqa: ARG002
+    def kept(self, make: Callable[[], StorePiece], entries: int) -> StorePiece:  # noqa: ARG002
         """Keys that are all looked at, so many of them."""
         return make()
 
-    def indexed(self, store: Store, unit: Unit, first: int, nprobe: int | None, allowed: Allowed | None) -> Piece:
+    def indexed(
+        self, store: Store, unit: IndexUnit, first: int, nprobe: int | None, allowed: Allowed | None
+    ) -> StorePiece:
         return IndexedEntries(store, unit, first, nprobe, allowed)
 
 
 def pieces_of(
     store: Store, nprobe: int | None, allowed: Sequence[Allowed] | None, opening: Opening | None = None
-) -> list[Piece]:
+) -> list[StorePiece]:
     """Everything of a store that may be found; `allowed` is of each of its indexes."""
     opening = opening or Opening()
     units = units_of(store.manifest)
     firsts = starts([unit.entries for unit in units]).tolist()
-    found: list[Piece] = []
+    found: list[StorePiece] = []
     for together, numbers in groupby(range(len(units)), lambda number: is_small(units[number]) or -1 - number):
         run = [number for number in numbers if units[number].entries]
         some = [allowed[number] for number in run] if allowed else None
@@ -89,7 +91,7 @@ def pieces_of(
     return found
 
 
-def is_small(unit: Unit) -> bool:
+def is_small(unit: IndexUnit) -> bool:
     return unit.index.factory == KEYS and unit.entries < SMALL
 
 
@@ -157,7 +159,7 @@ def unit_firsts(store: Store) -> NDArray[np.int64]:
     return starts([index.entries for index in store.manifest.indexes])
 
 
-def unit_files(unit: Unit) -> list[Any]:
+def unit_files(unit: IndexUnit) -> list[Any]:
     return [file for part in unit.parts for file in part.files.values()]
 
 
@@ -185,7 +187,7 @@ class FewEntries:
 class IndexedEntries:
     """One index and the entries that it covers, with exact distances where the index only knows codes."""
 
-    def __init__(self, store: Store, unit: Unit, first: int, nprobe: int | None, allowed: Allowed | None):
+    def __init__(self, store: Store, unit: IndexUnit, first: int, nprobe: int | None, allowed: Allowed | None):
         self.store = store
         self.first = first
         self.entries = unit.entries

@@ -25,7 +25,7 @@ class Token:
     name: str = ""
 
 
-class Tokens:
+class TokenArrays:
     """Tokens by their numbers, in arrays: as objects they would take many times the text's memory."""
 
     def __init__(self, text: str) -> None:

@@ -129,7 +129,7 @@ def is_known(name: str) -> bool:
     return name.startswith("#") or name in PREDEFINED
 
 
-class Scopes:
+class Namespaces:
     """The namespaces that the open elements declare."""
 
     def __init__(self) -> None:

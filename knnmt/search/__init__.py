@@ -9,5 +9,5 @@ The only room that imports FAISS. It sees arrays and index files, and does not k
 | look at every key | `exact.ExactSearch` |
 | search an index cluster by cluster | `coarse.probing` |
 | search among allowed entries | `filtered.search_allowed` |
-| order equal distances by entry | `ties` |
+| order equal distances by entry | `nearest` |
 """

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.packing import PackedWeights, can_be_packed
+from knnmt.packed_weights import PackedWeights, can_be_packed
 from knnmt.search.exact import Keys, distances_less_norms, norms_of, smallest
 from knnmt.search.library import faiss
 from knnmt.switches import left_out

@@ -15,7 +15,7 @@ from knnmt.search.distances import Keys
 from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.library import faiss
 from knnmt.search.mapped_lists import letting_go, list_bytes
-from knnmt.search.ties import Rows
+from knnmt.search.nearest import Rows
 
 Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.search.ties import by_distance, nearest_of
+from knnmt.search.nearest import by_distance, nearest_of
 
 BLOCK = 16_384  # keys compared at a time
 CHUNK = 32  # neighbouring keys of which first only the best is looked at

@@ -13,7 +13,7 @@ from knnmt.serve.fields import number_in, text_of
 from knnmt.serve.uploads import received
 from knnmt.service.failures import ApiError, BadRequest
 from knnmt.service.jobs import Job, State, is_doubtful
-from knnmt.service.service import AUTO, Pair
+from knnmt.service.service import AUTO, LanguagePair
 from knnmt.units.report import reasons
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
@@ -151,7 +151,7 @@ async def begun(caller: Caller) -> Job:
         raise
 
 
-def pair_for(caller: Caller, text: str, stores: list[str] | None) -> Pair:
+def pair_for(caller: Caller, text: str, stores: list[str] | None) -> LanguagePair:
     source, target = text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")
     return caller.service.pair(caller.access, source, target, text, stores)
 

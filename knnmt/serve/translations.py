@@ -10,7 +10,7 @@ from knnmt.serve.calls import Caller, caller_of
 from knnmt.service.answers import Answer, Task
 from knnmt.service.corrections import OURS, Correction, segment_id
 from knnmt.service.failures import BadRequest
-from knnmt.service.service import AUTO, Pair
+from knnmt.service.service import AUTO, LanguagePair
 from knnmt.service.views import View
 from knnmt.store.datastore import StoredSegment
 from knnmt.translate.explanation import Explanation, MemorySentence
@@ -162,7 +162,7 @@ async def undo(request: Request, identity: str) -> Undone:
     return Undone(**await caller.service.undo(caller.access, identity))
 
 
-def pair_for(caller: Caller, asked: InLanguages, text: str, stores: Sequence[str] | None) -> Pair:
+def pair_for(caller: Caller, asked: InLanguages, text: str, stores: Sequence[str] | None) -> LanguagePair:
     engines = caller.service.engines(caller.access, stores)
     if not engines:
         raise BadRequest("this key may use no memory, and so no languages")
@@ -170,7 +170,7 @@ def pair_for(caller: Caller, asked: InLanguages, text: str, stores: Sequence[str
     return caller.service.pair(caller.access, asked.source, target, text, stores)
 
 
-def task_for(caller: Caller, pair: Pair, asked: AskedTranslations | AskedExplanation) -> Task:
+def task_for(caller: Caller, pair: LanguagePair, asked: AskedTranslations | AskedExplanation) -> Task:
     settings = {name: value for name, value in asked.settings.model_dump().items() if value is not None}
     scope = caller.service.scope(
         caller.access, pair.engine, stores=asked.stores, filters=asked.filters, settings=settings

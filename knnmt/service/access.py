@@ -72,7 +72,7 @@ class KeyFile:
         except OSError as error:
             raise SettingsError(f"--api-keys {self.path}: {(error.strerror or str(error)).lower()}") from error
         if (status.st_mtime_ns, status.st_size) != self._seen:
-            self._records = read_keys(self.path)
+            self._records = read_api_keys(self.path)
             self._seen = (status.st_mtime_ns, status.st_size)
         return self._records
 
@@ -89,7 +89,7 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def read_keys(path: Path) -> list[KeyRecord]:
+def read_api_keys(path: Path) -> list[KeyRecord]:
     try:
         listed = json.loads(path.read_text(encoding="utf-8"))["keys"]
         return [KeyRecord(one["sha256"], access_from(one)) for one in listed]
@@ -108,26 +108,26 @@ def access_from(record: dict[str, Any]) -> Access:
     )
 
 
-def add_key(path: Path, access: Access) -> str:
+def add_api_key(path: Path, access: Access) -> str:
     """Put a new key into the file; returns the key, which is in no file."""
-    records = read_keys(path) if path.exists() else []
+    records = read_api_keys(path) if path.exists() else []
     if any(record.access.name == access.name for record in records):
         raise SettingsError(f"--name {access.name}: {path} has a key of that name; remove it first")
     key = PREFIX + secrets.token_urlsafe(32)
-    write_keys(path, [*records, KeyRecord(digest_of(key), access)])
+    write_api_keys(path, [*records, KeyRecord(digest_of(key), access)])
     return key
 
 
-def remove_key(path: Path, name: str) -> None:
-    records = read_keys(path)
+def remove_api_key(path: Path, name: str) -> None:
+    records = read_api_keys(path)
     kept = [record for record in records if record.access.name != name]
     if len(kept) == len(records):
         known = ", ".join(record.access.name for record in records) or "none"
         raise SettingsError(f"--name {name}: {path} has no key of that name; it has {known}")
-    write_keys(path, kept)
+    write_api_keys(path, kept)
 
 
-def write_keys(path: Path, records: list[KeyRecord]) -> None:
+def write_api_keys(path: Path, records: list[KeyRecord]) -> None:
     write_json(path, {"keys": [{**asdict(record.access), "sha256": record.sha256} for record in records]})
     path.chmod(0o600)
 

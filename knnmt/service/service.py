@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LanguagePair:
     """The languages that a request means."""
 
     engine: Engine
@@ -83,7 +83,7 @@ class Service:
 
     def pair(
         self, access: Access, source: str, target: str, text: str = "", stores: Sequence[str] | None = None
-    ) -> Pair:
+    ) -> LanguagePair:
         """The engine for two languages as a client writes them; of several, one with a store that is asked for."""
         engines = self.engines(access, stores)
         found = best_match(target, [engine.target for engine in engines])
@@ -93,7 +93,7 @@ class Service:
         if source.lower() == AUTO:
             code, share = detect(text, [engine.source for engine in fitting])[0] if text.strip() else ("", 0.0)
             best = next((engine for engine in fitting if engine.source == code), fitting[0])
-            return Pair(best, (best.source, share))
+            return LanguagePair(best, (best.source, share))
         known = best_match(source, [engine.source for engine in fitting])
         if known is None:
             raise BadRequest(
@@ -101,7 +101,7 @@ class Service:
                 if not self.knows(engines, source)
                 else f"{name_of(source)} ({source}) to {name_of(target)} ({target}) is not supported"
             )
-        return Pair(next(engine for engine in fitting if engine.source == known))
+        return LanguagePair(next(engine for engine in fitting if engine.source == known))
 
     @staticmethod
     def knows(engines: Iterable[Engine], source: str) -> bool:

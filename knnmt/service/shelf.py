@@ -39,7 +39,7 @@ class Shelved:
 
     def current(self) -> Store:
         """The store as it is on disk now."""
-        signature = signature_of(self.store.path)
+        signature = stamp_of(self.store.path)
         if signature != self.signature:
             self.store, self.signature = Store.open(self.store.path), signature
         return self.store
@@ -89,7 +89,7 @@ class Shelf:
         with self._lock:
             engine = self.engines[scope.engine]
             chosen = [engine.stores[name] for name in scope.stores]
-            signatures = tuple(signature_of(shelved.store.path) for shelved in chosen)
+            signatures = tuple(stamp_of(shelved.store.path) for shelved in chosen)
             known = self._views.get(scope)
             if known is None or known[0] != signatures:
                 known = (signatures, self._open(engine, chosen, scope))
@@ -117,7 +117,7 @@ class Shelf:
         return message
 
 
-def signature_of(path: Path) -> Signature:
+def stamp_of(path: Path) -> Signature:
     """What tells one version of a store from another without reading it: its manifest is replaced, never changed."""
     status = (path / MANIFEST).stat()
     return status.st_ino, status.st_mtime_ns, status.st_size
@@ -145,7 +145,7 @@ def shelve(
         if kind not in engines:
             loaded = model_of_store(memory.store, model)
             engines[kind] = Engine(f"{engine_name(loaded)}#{len(engines)}" if engines else engine_name(loaded), loaded)
-        signature = signature_of(memory.store.path)
+        signature = stamp_of(memory.store.path)
         engines[kind].stores[memory.name] = Shelved(memory.name, memory.weight, memory.store, signature)
     return Shelf(list(engines.values()), settings=settings, searched_by=searched_by)
 

@@ -21,7 +21,7 @@ from knnmt.text.corpus import one_line
 from knnmt.translate.explanation import Explanation
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translation, Translator
-from knnmt.translate.units import UnitOptions, UnitTranslator
+from knnmt.translate.unit_translator import UnitOptions, UnitTranslator
 
 Mask = NDArray[np.bool_]
 SIDES = ("source", "target")

@@ -14,7 +14,7 @@ from knnmt.layout.parts import PartWriter, next_part
 from knnmt.layout.records import PartRecord, summed
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import progress_bar
-from knnmt.store.building import chunks, corpus_record, encode, fits, model_record, write_keys
+from knnmt.store.building import chunks, corpus_record, encode_segments, fits, model_record, write_keys
 from knnmt.store.datastore import Store, StoredSegment
 from knnmt.store.index_files import grown, outgrown
 from knnmt.store.versions import changing, commit
@@ -81,7 +81,7 @@ def fitting(
     corpora: Sequence[Corpus], model: TranslationModel, settings: AddSettings, skipped: Skipped
 ) -> Iterator[Segment]:
     """The pairs that the model can take: one that it cannot must not take the place of one that it could."""
-    for encoded in encode(islice(read_segments(corpora, skipped), settings.limit), model):
+    for encoded in encode_segments(islice(read_segments(corpora, skipped), settings.limit), model):
         if fits(encoded, model):
             yield encoded.segment
         else:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnmt.engine.keys import teacher_forced_keys
-from knnmt.engine.packed import packed_layers
+from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.runtime import lock_of
 from knnmt.errors import CorpusError, SettingsError, StoreError
 from knnmt.files import sha256_of, write_json
@@ -33,7 +33,7 @@ from knnmt.search.factories import make_index
 from knnmt.search.index import Assign
 from knnmt.store.datastore import Store
 from knnmt.store.downsampling import Downsampling
-from knnmt.store.index_files import write_index
+from knnmt.store.index_files import make_store_index
 from knnmt.store.versions import LOCK, SHORTLY, locked, write_version
 from knnmt.text.corpus import Corpus, Segment, Skipped, read_segments, survey
 
@@ -137,7 +137,7 @@ def finish(
     """Write what is not there yet: parts, index, manifest."""
     downsampling = count_tokens(path, model, corpora, total, settings)
     parts, skipped = write_parts(path, model, corpora, total, settings, workers, downsampling)
-    index = write_index(
+    index = make_store_index(
         path,
         parts,
         factory=settings.index,
@@ -268,7 +268,7 @@ def count_tokens(
             advance(1, len(encoded.target))
             return encoded.target if fits(encoded, model) else []
 
-        downsampling.count(map(target_of, encode(segments, model)), done=parts[-1].consumed if parts else 0)
+        downsampling.count(map(target_of, encode_segments(segments, model)), done=parts[-1].consumed if parts else 0)
     return downsampling
 
 
@@ -331,7 +331,7 @@ def chunks(
     """Encoded segments, cut where a part has its entries."""
     kept: list[EncodedSegment] = []
     consumed = entries = 0
-    for encoded in encode(segments, model):
+    for encoded in encode_segments(segments, model):
         consumed += 1
         if fits(encoded, model):
             kept.append(encoded)
@@ -345,7 +345,7 @@ def chunks(
         yield Chunk(kept, consumed)
 
 
-def encode(segments: Iterable[Segment], model: TranslationModel) -> Iterator[EncodedSegment]:
+def encode_segments(segments: Iterable[Segment], model: TranslationModel) -> Iterator[EncodedSegment]:
     """Segments with their tokens."""
     segments = iter(segments)
     while block := list(islice(segments, SEGMENTS_ENCODED_AT_ONCE)):

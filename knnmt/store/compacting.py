@@ -17,10 +17,10 @@ from knnmt.layout.parts import PART_RECORD, EncodedSegment, PartWriter, next_par
 from knnmt.layout.records import MixingRecord, PartRecord, as_json
 from knnmt.search.factories import make_index, was_automatic
 from knnmt.search.internals import ivf_of
+from knnmt.store.compacting_tiers import joining
 from knnmt.store.datastore import Store, runs_of
 from knnmt.store.downsampling import Downsampling, record_for
-from knnmt.store.index_files import write_index
-from knnmt.store.settling import joining
+from knnmt.store.index_files import make_store_index
 from knnmt.store.versions import changing, commit
 from knnmt.text.corpus import Segment
 
@@ -28,7 +28,7 @@ PART_ENTRIES = 131_072
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSegment:
     """A segment that stays, with those of its entries that stay."""
 
     segment: Segment
@@ -36,10 +36,10 @@ class Kept:
     positions: list[int]  # of the tokens in the segment's target
     keys: NDArray[np.float16]  # [tokens, dimension]
 
-    def thinned(self, downsampling: Downsampling) -> "Kept":
+    def thinned(self, downsampling: Downsampling) -> "KeptSegment":
         stay = [row for row, token in enumerate(self.tokens) if downsampling.keeps_next(token)]
         tokens, positions = ([values[row] for row in stay] for values in (self.tokens, self.positions))
-        return Kept(self.segment, tokens, positions, self.keys[stay])
+        return KeptSegment(self.segment, tokens, positions, self.keys[stay])
 
     def encoded(self) -> EncodedSegment:
         """As a part is written; tokens that are no entry are unknown here, and not needed."""
@@ -76,7 +76,9 @@ def compact_store(
         entries, corpora = sum(part.entries for part in parts), corpora_left(store)
         name = f"index-{store.manifest.version + 1:06d}.faiss"
         factory = index or factory_for(store)
-        record = write_index(store.path, parts, name=name, factory=factory, memory=memory, show_progress=show_progress)
+        record = make_store_index(
+            store.path, parts, name=name, factory=factory, memory=memory, show_progress=show_progress
+        )
         return commit(
             store,
             "compacted" + (", keys dropped" if drop_keys else ""),
@@ -142,7 +144,7 @@ def thinning(store: Store, downsampling: Downsampling | None, corpora: list[dict
 def rewrite_parts(store: Store, part_entries: int, downsampling: Downsampling | None) -> list[PartRecord]:
     """New parts out of the segments that stay."""
     parts: list[PartRecord] = []
-    number, batch, entries = next_part(store.path), list[Kept](), 0
+    number, batch, entries = next_part(store.path), list[KeptSegment](), 0
     for kept in kept_segments(store):
         batch.append(kept.thinned(downsampling) if downsampling else kept)
         entries += len(batch[-1].tokens)
@@ -154,7 +156,7 @@ def rewrite_parts(store: Store, part_entries: int, downsampling: Downsampling | 
     return parts
 
 
-def kept_segments(store: Store) -> Iterator[Kept]:
+def kept_segments(store: Store) -> Iterator[KeptSegment]:
     """The live segments in order, with the tokens and keys that they have in the store."""
     gone = store.removed
     for part, record in enumerate(store.manifest.parts):
@@ -166,10 +168,10 @@ def kept_segments(store: Store) -> Iterator[Kept]:
         for pair, run in zip(store.segments_at(np.arange(first, first + record.segments)), runs, strict=True):
             if pair.segment not in gone:
                 segment = Segment(pair.source, pair.target, pair.corpus, pair.number, pair.created, pair.metadata)
-                yield Kept(segment, values[run].tolist(), positions[run].tolist(), keys[run])
+                yield KeptSegment(segment, values[run].tolist(), positions[run].tolist(), keys[run])
 
 
-def write_part(store: Store, number: int, batch: list[Kept]) -> PartRecord:
+def write_part(store: Store, number: int, batch: list[KeptSegment]) -> PartRecord:
     dimension = store.manifest.model.dimension
     writer = PartWriter(store.path, number, [kept.encoded() for kept in batch], dimension=dimension)
     for position, kept in enumerate(batch):

@@ -18,7 +18,7 @@ from knnmt.errors import StoreError
 from knnmt.files import REMEDY, reading, rename_durably
 from knnmt.layout.joining import Inputs, join_into
 from knnmt.layout.manifest import PARTS
-from knnmt.layout.packed import PACKED, read_packed
+from knnmt.layout.packed_parts import PACKED, read_packed
 from knnmt.layout.part_files import PartFiles, map_file
 from knnmt.layout.parts import new_folder, next_part
 from knnmt.layout.records import FileRecord, IndexRecord, PartRecord, RemovedRecord
@@ -28,14 +28,14 @@ from knnmt.search.file_names import lists_name, trained_name
 from knnmt.search.index import Assign, BuiltIndex, build_index, extend_index
 from knnmt.store.datastore import INDEX, Store
 from knnmt.store.removing import write_removed
-from knnmt.store.tiers import JOINED_BY_A_CHANGE, PATIENCE, Run, Unit, due, taken_in, units_of
+from knnmt.store.tiers import JOINED_BY_A_CHANGE, PATIENCE, IndexUnit, Run, due, taken_in, units_of
 
 Build = Callable[[list[Any], Path], BuiltIndex]
 
 OUTGROWN = 4  # times as many entries as the index was trained for
 
 
-def write_index(
+def make_store_index(
     path: Path,
     parts: list[PartRecord],
     *,
@@ -73,19 +73,19 @@ def grown(store: Store, added: Sequence[PartRecord], outdated: Iterable[int] = (
 
 
 def with_added(
-    store: Store, units: list[Unit], added: Sequence[PartRecord], removed: RemovedRecord | None
-) -> tuple[list[Unit], RemovedRecord | None]:
+    store: Store, units: list[IndexUnit], added: Sequence[PartRecord], removed: RemovedRecord | None
+) -> tuple[list[IndexUnit], RemovedRecord | None]:
     """The units with new parts at the end, joined with what is smaller before them."""
     entries = sum(part.entries for part in added)
     count = taken_in(units, entries)
-    new = [*units, Unit(IndexRecord.of_keys(entries), tuple(added))]
+    new = [*units, IndexUnit(IndexRecord.of_keys(entries), tuple(added))]
     if not count:
         return [*units, indexed(store, added)], removed
     joint, dropped = joint_unit(store, new, Run(len(units) - count, len(new)))
     return [*units[: len(units) - count], joint], less(removed, dropped)
 
 
-def joint_unit(store: Store, units: Sequence[Unit], run: Run) -> tuple[Unit, int]:
+def joint_unit(store: Store, units: Sequence[IndexUnit], run: Run) -> tuple[IndexUnit, int]:
     """One unit out of several, and how many entries it lost because they had been removed."""
     number = next_part(store.path)
     final = store.path / PARTS / f"{number:06d}"
@@ -94,7 +94,7 @@ def joint_unit(store: Store, units: Sequence[Unit], run: Run) -> tuple[Unit, int
     return indexed(store, [part]), before - part.entries
 
 
-def inputs_of(store: Store, units: Sequence[Unit], run: Run) -> Inputs:
+def inputs_of(store: Store, units: Sequence[IndexUnit], run: Run) -> Inputs:
     """The parts of a run of units, with what of the store has been removed from them."""
     parts = [part for unit in units[run.first : run.end] for part in unit.parts]
     first = sum(part.segments for unit in units[: run.first] for part in unit.parts)
@@ -109,7 +109,7 @@ def less(removed: RemovedRecord | None, dropped: int) -> RemovedRecord | None:
     return replace(removed, entries=removed.entries - dropped) if removed else None
 
 
-def fields_of(units: Sequence[Unit], removed: RemovedRecord | None) -> dict[str, Any]:
+def fields_of(units: Sequence[IndexUnit], removed: RemovedRecord | None) -> dict[str, Any]:
     """What a manifest says of its units."""
     parts = [part for unit in units for part in unit.parts]
     return {
@@ -121,7 +121,7 @@ def fields_of(units: Sequence[Unit], removed: RemovedRecord | None) -> dict[str,
     }
 
 
-def indexed(store: Store, parts: Sequence[PartRecord], place: Path | None = None) -> Unit:
+def indexed(store: Store, parts: Sequence[PartRecord], place: Path | None = None) -> IndexUnit:
     """Parts that come after those of the store, with an index: exact, in the same clusters, or of their own.
 
     `place` is a folder with the part in it, where the index is to be written, too; by default both are in the store.
@@ -129,7 +129,7 @@ def indexed(store: Store, parts: Sequence[PartRecord], place: Path | None = None
     base, entries = store.manifest.index, sum(part.entries for part in parts)
     dimension = store.manifest.model.dimension
     if fits_exact_search(entries, base.factory, dimension):
-        return Unit(IndexRecord.of_keys(entries), tuple(parts))
+        return IndexUnit(IndexRecord.of_keys(entries), tuple(parts))
     name = INDEX if place else unused_name(store.path, store.manifest.version + 1)
     keys = keys_of(place or store.path / PARTS, parts)
     if base.nprobe and can_be_extended(base.factory, dimension):
@@ -139,7 +139,7 @@ def indexed(store: Store, parts: Sequence[PartRecord], place: Path | None = None
     record = place_index(place or store.path, name, keys, build)
     if record.factory.startswith("clusters of") and base.quantiser and record.quantiser != base.quantiser:
         raise StoreError(f"{store.index_file(base)}: not what was trained (its clusters or codes are others); {REMEDY}")
-    return Unit(record, tuple(parts))
+    return IndexUnit(record, tuple(parts))
 
 
 def keys_of(folder: Path, parts: Sequence[PartRecord]) -> list[Array]:

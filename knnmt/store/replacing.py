@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from knnmt.errors import CorpusError
 from knnmt.models.translation_model import TranslationModel
 from knnmt.store.adding import Added, AddSettings, check_model, write_new_parts
-from knnmt.store.building import encode, fits, forced_keys
+from knnmt.store.building import encode_segments, fits, forced_keys
 from knnmt.store.datastore import Store
 from knnmt.store.index_files import grown
 from knnmt.store.versions import commit
@@ -18,14 +18,14 @@ from knnmt.text.corpus import Segment
 
 def check_fits(segments: Iterable[Segment], model: TranslationModel) -> None:
     """A pair that the model cannot take is an error here: somebody waits for it to be learned."""
-    for encoded in encode(segments, model):
+    for encoded in encode_segments(segments, model):
         if not fits(encoded, model):
             raise CorpusError(f"the sentence pair is longer than the model's {model.positions} tokens")
 
 
 def rehearse(model: TranslationModel) -> None:
     """The pass of a small pair whose keys nobody keeps: a network's first one takes many times as long as others."""
-    forced_keys(model, [*encode([Segment(".", ".", "", 1)], model)])
+    forced_keys(model, [*encode_segments([Segment(".", ".", "", 1)], model)])
 
 
 def replace_segments(

@@ -21,7 +21,7 @@ PATIENCE = 4  # times as many units as should be in a tier: a change then joins 
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class IndexUnit:
     index: IndexRecord
     parts: tuple[PartRecord, ...]
 
@@ -51,19 +51,19 @@ def tier_of(entries: int) -> int:
     return (max(1, entries).bit_length() - 1) // (FACTOR.bit_length() - 1)
 
 
-def units_of(manifest: Manifest) -> list[Unit]:
+def units_of(manifest: Manifest) -> list[IndexUnit]:
     """A manifest's indexes, each with its parts."""
     parts, units = iter(manifest.parts), []
     for index in manifest.indexes:
         mine: list[PartRecord] = []
         while sum(part.entries for part in mine) < index.entries:
             mine.append(next(parts))
-        units.append(Unit(index, tuple(mine)))
+        units.append(IndexUnit(index, tuple(mine)))
     rest = tuple(parts)  # without entries, at the end
-    return [*units[:-1], Unit(units[-1].index, (*units[-1].parts, *rest))]
+    return [*units[:-1], IndexUnit(units[-1].index, (*units[-1].parts, *rest))]
 
 
-def taken_in(units: Sequence[Unit], added: int) -> int:
+def taken_in(units: Sequence[IndexUnit], added: int) -> int:
     """How many units at the end an addition of so many entries joins with itself."""
     count, total = 0, added
     for unit in reversed(units[1:]):
@@ -73,7 +73,7 @@ def taken_in(units: Sequence[Unit], added: int) -> int:
     return count
 
 
-def due(units: Sequence[Unit], *, most: int | None = None, patience: int = 1) -> Run | None:
+def due(units: Sequence[IndexUnit], *, most: int | None = None, patience: int = 1) -> Run | None:
     """The first units that should become one, small ones first; `most` is how many entries they may have."""
     sizes = [unit.tier if unit.has_keys else None for unit in units]
     for tier in sorted({size for size in sizes[1:] if size is not None}):
@@ -85,7 +85,7 @@ def due(units: Sequence[Unit], *, most: int | None = None, patience: int = 1) ->
     return None
 
 
-def is_due(inside: Sequence[Unit], tier: int, patience: int) -> bool:
+def is_due(inside: Sequence[IndexUnit], tier: int, patience: int) -> bool:
     """Enough of one tier, or a higher tier after a lower one, as a merge of stores leaves them."""
     enough = sum(unit.tier == tier for unit in inside) >= FACTOR * patience
     rising = patience == 1 and any(left.tier < right.tier == tier for left, right in pairwise(inside))

@@ -16,10 +16,10 @@ from knnmt.release import __version__
 from knnmt.text.corpus import Segment, one_line
 from knnmt.text.inputs import ending_of, is_gzipped, reason_of
 from knnmt.text.languages import normal_code
-from knnmt.text.markup import LANG
 from knnmt.text.tables import guarded
 from knnmt.text.tmx import ATTRIBUTES
 from knnmt.text.units import Languages, utc_time
+from knnmt.text.xml_units import LANG
 
 # Names that mean something at the top of a JSON line; metadata that is called so stands under `metadata`.
 RESERVED = ("source", "target", "translation", "corpus", "created", "metadata")
@@ -41,7 +41,7 @@ def write_memory(path: Path, segments: Iterable[Segment], languages: Languages) 
     write, illegal = WRITERS[ending_of(path)]
     counter = Counter(path, segments, illegal)
     try:
-        write_durably(path, lambda file: write_packed(file, path, write, counter, languages))
+        write_durably(path, lambda file: write_gzipped(file, path, write, counter, languages))
     except OSError as error:
         raise CorpusError(f"{path}: cannot be written: {reason_of(error)}") from error
     return counter.count
@@ -82,7 +82,7 @@ class Counter:
                 raise CorpusError(f"{self.path}: {where} has the character {what}{hint}")
 
 
-def write_packed(file: BinaryIO, path: Path, write: Writer, segments: Iterable[Segment], languages: Languages) -> None:
+def write_gzipped(file: BinaryIO, path: Path, write: Writer, segments: Iterable[Segment], languages: Languages) -> None:
     if not is_gzipped(path):
         write(file, segments, languages)
         return

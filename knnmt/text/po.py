@@ -103,14 +103,14 @@ def read_entries(path: Path) -> Iterator[Entry]:
 
 
 def entry_of(lines: list[str], path: Path, begun: int) -> Entry:
-    text = compact(lines)
+    text = join_runs(lines)
     header = HEADER.search(text)
     if header and len(text) - header.start() > HEADER_BYTES:
         raise CorpusError(f"{path}: the header at line {begun} is longer than {HEADER_BYTES >> 10} KB")
     return Entry(begun, text)
 
 
-def compact(lines: list[str]) -> str:
+def join_runs(lines: list[str]) -> str:
     """Join comments of one kind into one line, and the parts of a string.
 
     polib appends line by line, which takes quadratic time.

@@ -9,7 +9,8 @@ from lxml import etree
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import open_binary
 from knnmt.text.languages import listed, same_language
-from knnmt.text.markup import (
+from knnmt.text.units import Languages, Unit, joined
+from knnmt.text.xml_units import (
     CLOSED,
     LANG,
     OPENED,
@@ -22,7 +23,6 @@ from knnmt.text.markup import (
     unresolved,
     without_tags,
 )
-from knnmt.text.units import Languages, Unit, joined
 
 DECLARES = ("version", "srcLang", "trgLang")
 XLIFF_1 = Dialect("an XLIFF", root="xliff", unit="trans-unit", around=("group", "file"), declares=DECLARES)

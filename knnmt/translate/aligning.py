@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnmt.engine.attention import Heads, Weights, cross_attention
+from knnmt.engine.attention import AligningHeads, Weights, cross_attention
 from knnmt.engine.runtime import runtime_of
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
@@ -47,15 +47,15 @@ class Aligner:
         self.model = model
 
     @property
-    def heads(self) -> Heads | None:
+    def heads(self) -> AligningHeads | None:
         """Those that were chosen for this network; None before anything was measured."""
         return runtime_of(self.model.network).heads
 
     @heads.setter
-    def heads(self, heads: Heads) -> None:
+    def heads(self, heads: AligningHeads) -> None:
         runtime_of(self.model.network).heads = heads
 
-    def measure(self, pairs: Sequence[Pair]) -> Heads:
+    def measure(self, pairs: Sequence[Pair]) -> AligningHeads:
         """Choose heads by how many known links of some pairs each of them finds."""
         hits: NDArray[np.float64] | None = None
         total = 0
@@ -102,7 +102,7 @@ class Aligner:
         return [max(0, end - len(prefix)) for end in ends], flat.spans(0, len(flat.words))
 
 
-def doubt_about(heads: Heads) -> float:
+def doubt_about(heads: AligningHeads) -> float:
     """The fewer known links the heads find, the more the place of a word counts."""
     return min(MOST_DOUBT, DOUBT * (1 - heads.found))
 
@@ -116,13 +116,13 @@ def hits_of(weights: Weights, sides: tuple[Side, Side], known: Sequence[tuple[in
     return hits
 
 
-def chosen_heads(hits: NDArray[np.float64], total: int) -> Heads:
+def chosen_heads(hits: NDArray[np.float64], total: int) -> AligningHeads:
     """The best few; where too little is known, the heads of all layers where a token is predicted."""
     if total < LEAST:
         log.debug("alignment: only %d known links; all heads are averaged", total)
         _, layers, heads = hits.shape
         everywhere = tuple((0, layer, head) for layer in range(layers) for head in range(heads))
-        return Heads(everywhere, 0.0, total)
+        return AligningHeads(everywhere, 0.0, total)
     order = np.argsort(-hits.ravel(), kind="stable")[:HEADS]
     best = tuple((int(a), int(b), int(c)) for a, b, c in zip(*np.unravel_index(order, hits.shape), strict=True))
-    return Heads(best, float(hits.ravel()[order[0]] / total), total)
+    return AligningHeads(best, float(hits.ravel()[order[0]] / total), total)

@@ -24,7 +24,7 @@ from knnmt.translate.settings import check_enough
 
 
 @dataclass(slots=True)
-class Asked:
+class RetrievalCounts:
     """How often neighbours were used, and how often the mixer did without."""
 
     retrieved: int = 0
@@ -35,7 +35,9 @@ class Asked:
         return self.skipped / max(1, self.retrieved + self.skipped)
 
 
-def proposing(retriever: Retriever | None, mixer: Mixer | None, signals: torch.Tensor, asked: Asked) -> Propose:
+def proposing(
+    retriever: Retriever | None, mixer: Mixer | None, signals: torch.Tensor, asked: RetrievalCounts
+) -> Propose:
     """How beam search finds the best continuations: with neighbours, or plainly.
 
     `signals` [sentences, signals] are the mixer's, of the sentences of the batch.
@@ -59,7 +61,7 @@ def proposing(retriever: Retriever | None, mixer: Mixer | None, signals: torch.T
 class Consulting:
     """A memory and how it is mixed in; `asked` counts."""
 
-    def __init__(self, retriever: Retriever, mixer: Mixer, asked: Asked) -> None:
+    def __init__(self, retriever: Retriever, mixer: Mixer, asked: RetrievalCounts) -> None:
         check_enough(mixer.needs.neighbours, retriever.entries)
         self.retriever, self.mixer, self.asked = retriever, mixer, asked
 
@@ -108,7 +110,7 @@ def mixing_in(network: Network, site: KeySite, retriever: Retriever, mixer: Mixe
     length, suppressed tokens) to the mixed distribution and they keep their meaning. Another one on the encoder sees
     the sentences: `generate` gives each of them the same number of rows, one after another.
     """
-    memory = Consulting(retriever, mixer, Asked())
+    memory = Consulting(retriever, mixer, RetrievalCounts())
     with ExitStack() as stack:
         catch = stack.enter_context(catching_keys(network, site))
         encoded = stack.enter_context(seeing_sources(network, mixer))

@@ -11,14 +11,14 @@ from typing import Any, BinaryIO, cast
 from knnmt.documents.content import DocumentUnit
 from knnmt.documents.document import Document
 from knnmt.documents.kinds import open_document
-from knnmt.engine.attention import Heads
+from knnmt.engine.attention import AligningHeads
 from knnmt.files import sha256_of, write_durably
 from knnmt.progress import Advance, progress_bar
 from knnmt.text.inputs import is_gzipped
 from knnmt.translate.document_settings import DocumentSettings
 from knnmt.translate.translator import Translator
-from knnmt.translate.units import UnitTranslator
-from knnmt.units.jobs import check_jobs, journal_of
+from knnmt.translate.unit_translator import UnitTranslator
+from knnmt.units.destinations import check_destinations, journal_of
 from knnmt.units.journal import Journal, content_of
 from knnmt.units.report import Report, check_report
 
@@ -46,7 +46,7 @@ class DocumentTranslator:
 
     def translate(self, jobs: Sequence[tuple[Path, Path]]) -> Report:
         """Translate each source to its target."""
-        check_jobs(jobs, force=self.settings.force, resume=self.settings.resume)
+        check_destinations(jobs, force=self.settings.force, resume=self.settings.resume)
         self.check(jobs)
         for source, target in jobs:
             if not self.is_done(target):
@@ -75,7 +75,7 @@ class DocumentTranslator:
         journal = Journal(target, self.plan(document))
         journal.begin(resume=self.settings.resume)
         if journal.heads is not None:
-            self.units.aligner.heads = Heads.from_json(journal.heads)
+            self.units.aligner.heads = AligningHeads.from_json(journal.heads)
         with progress_bar(target.name, total, done=journal.done, show=self.show_progress) as advance:
             self.fill(document, journal, advance)
         write_durably(target, lambda file: write(document, journal, file, packed=is_gzipped(target)))

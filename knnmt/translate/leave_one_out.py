@@ -86,7 +86,7 @@ def rows_of(
     return Seen(joined(parts), torch.cat(hits), torch.cat(alone), torch.cat(sentences))
 
 
-def foreign_text(
+def foreign_rows(
     model: TranslationModel,
     retriever: Retriever,
     coverage: Coverage,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from knnmt.engine.keys import catching_keys
-from knnmt.engine.packed import packed_layers
+from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.projection import AllLogits, Ranking
 from knnmt.engine.runtime import lock_of
 from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence

@@ -21,7 +21,7 @@ BYTES = 4  # of a character at most, and a token is a byte at least
 
 
 @dataclass
-class Piece:
+class UnitPiece:
     """A run of words of a unit, and its translation: its own text, where there is nothing to translate."""
 
     flat: Flat
@@ -55,7 +55,7 @@ class Piece:
             self.flags.append(doubts.NOT_FINISHED)
 
 
-def translate_pieces(translator: Translator, pieces: Sequence[Piece]) -> None:
+def translate_pieces(translator: Translator, pieces: Sequence[UnitPiece]) -> None:
     """Translate what is not done: plainly, and what has lost a placeholder by that once more with masks."""
     waiting = [piece for piece in pieces if not piece.is_done]
     for piece, translation in zip(waiting, translator.translations([one.source for one in waiting]), strict=True):
@@ -66,7 +66,7 @@ def translate_pieces(translator: Translator, pieces: Sequence[Piece]) -> None:
             wrong = [*still_wrong(translator, [(piece, masked(piece.source, mask)) for piece in wrong])]
 
 
-def still_wrong(translator: Translator, tried: Sequence[tuple[Piece, Masked]]) -> list[Piece]:
+def still_wrong(translator: Translator, tried: Sequence[tuple[UnitPiece, Masked]]) -> list[UnitPiece]:
     """Decode masked pieces and take what came through whole; those that did not."""
     wrong = []
     given = [text for _, text in tried if text.masks]

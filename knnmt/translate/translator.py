@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from knnmt.engine.packed import packed_layers
+from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.precision import dtype_of, objection_to_bfloat16
 from knnmt.engine.runtime import lock_of
 from knnmt.errors import SettingsError, StoreError
@@ -28,9 +28,9 @@ from knnmt.retrieval.retriever import Retriever
 from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
 from knnmt.translate.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
-from knnmt.translate.decoding import Asked, mixing_in, proposing
+from knnmt.translate.decoding import RetrievalCounts, mixing_in, proposing
 from knnmt.translate.explanation import Explanation, Tracing
-from knnmt.translate.mixers import fixed_mixer, mixer_for, told
+from knnmt.translate.mixer_choice import fixed_mixer, mixer_for, told
 from knnmt.translate.settings import TranslateSettings
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Translator:
         self.retriever = retriever
         self.mixer = (mixer or fixed_mixer(self.settings, retriever.entries)) if retriever else None
         self.dtype = dtype_of(self.settings.precision)  # of the model's products
-        self.asked = Asked()
+        self.asked = RetrievalCounts()
         self._reopen: Callable[[], LocalRetriever] | None = None
 
     @classmethod
@@ -211,7 +211,9 @@ class Translator:
         """Outputs by our own beam search."""
         model = self.translation_model
         signals = self.mixer.signals(sources).to(ids.device) if self.mixer else torch.empty(len(ids), 0)
-        propose, aside = (proposing(self.retriever, self.mixer, signals, counts) for counts in (self.asked, Asked()))
+        propose, aside = (
+            proposing(self.retriever, self.mixer, signals, counts) for counts in (self.asked, RetrievalCounts())
+        )
         quick = not self.settings.exact
         return BeamSearch(model, rules, propose, aside=aside, quick=quick, dtype=self.dtype).run(ids, mask)
 

@@ -14,7 +14,7 @@ from typing import Any
 from knnmt.documents.content import Content, Match, Tag, UnitResult
 from knnmt.errors import SettingsError
 from knnmt.files import naming
-from knnmt.units.jobs import journal_of
+from knnmt.units.destinations import journal_of
 from knnmt.units.outcomes import UnitOutcome
 
 

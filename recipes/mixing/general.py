@@ -15,7 +15,7 @@ from knnmt.measure.fitting import PRIOR, general_sentences, observe_memory
 from knnmt.mixing.heads import Head
 from knnmt.mixing.training import Foreign, Seen, divergence, fit_head, likelihood
 from knnmt.store.datastore import Store
-from knnmt.translate.mixers import builtin_head
+from knnmt.translate.mixer_choice import builtin_head
 from knnmt.translate.translator import model_of_store
 
 JUDGING = 80  # sentences that no fit sees

@@ -30,7 +30,7 @@ from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.datastore import Store
 from knnmt.text.inputs import read_lines
 from knnmt.translate.leave_one_out import new_text
-from knnmt.translate.mixers import builtin_head
+from knnmt.translate.mixer_choice import builtin_head
 from knnmt.translate.translator import model_of_store
 
 

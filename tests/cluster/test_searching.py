@@ -17,7 +17,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'knnm
 
 from knnmt import BuildSettings, ClusterError, Store, StoreError, Translator, build_store  # noqa: E402
 from knnmt.cli.demo import demo_corpus  # noqa: E402
-from knnmt.cluster.retriever import ShardedRetriever  # noqa: E402
+from knnmt.cluster.sharded_retriever import ShardedRetriever  # noqa: E402
 from knnmt.models.translation_model import TranslationModel  # noqa: E402
 from knnmt.retrieval.local_retriever import LocalRetriever  # noqa: E402
 

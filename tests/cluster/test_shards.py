@@ -13,24 +13,24 @@ from near import queries_near, same
 
 from knnmt import BuildSettings, ClusterError, Corpus, SettingsError, Store, StoreError, build_store
 from knnmt.cli.demo import read_demo
-from knnmt.cluster.shard import Contents, Shard, Share
+from knnmt.cluster.shard import Shard, ShardContents, ShardNumber
 from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever
-from knnmt.search.ties import by_distance, nearest_of
+from knnmt.search.nearest import by_distance, nearest_of
 from knnmt.store.adding import add_to_store
 from knnmt.store.filters import Condition
 from knnmt.store.removing import remove_from_store
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'knnmt[cluster]'")
 
-from knnmt.cluster import retriever as sharded
+from knnmt.cluster import sharded_retriever as sharded
 
 
 class Here:
     """Shards in this process."""
 
-    def __init__(self, contents: Contents, count: int, **_: Any) -> None:
-        self.shards = [Shard(contents, Share(number, count)) for number in range(count)]
+    def __init__(self, contents: ShardContents, count: int, **_: Any) -> None:
+        self.shards = [Shard(contents, ShardNumber(number, count)) for number in range(count)]
 
     def entries(self) -> int:
         return sum(shard.entries for shard in self.shards)
@@ -114,9 +114,9 @@ def test_a_store_that_has_lived(embedded: TranslationModel, repeating: Store, tm
 
 
 def test_shards_have_even_shares() -> None:
-    ranges = [Share(number, 3).range(100) for number in range(3)]
+    ranges = [ShardNumber(number, 3).range(100) for number in range(3)]
     assert ranges == [(0, 33), (33, 66), (66, 100)]
-    assert [Share(number, 3).has(4) for number in range(3)] == [False, True, False]
+    assert [ShardNumber(number, 3).has(4) for number in range(3)] == [False, True, False]
 
 
 def test_shards_that_lack_entries_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,12 @@ from tiny_models import ARCHITECTURES, ENGLISH, GERMAN, tiny_folder, tiny_model
 from torch import nn
 
 from knnmt.engine.marian import jointly_packed
-from knnmt.engine.packed import packed_layers
+from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.runtime import runtime_of
 from knnmt.engine.stepping import Step, Stepper
 from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel, load_model, wrap_model
-from knnmt.packing import PackedWeights, can_be_packed
+from knnmt.packed_weights import PackedWeights, can_be_packed
 
 pytestmark = pytest.mark.skipif(not can_be_packed(torch.empty(1, 1)), reason="PyTorch cannot pack weights here")
 
@@ -98,7 +98,7 @@ def test_the_projection_is_left_out_and_layers_packed_together_are_left_to_the_c
 
 def test_a_network_too_large_for_two_of_it_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     network = tiny_model("marian").network
-    monkeypatch.setattr("knnmt.engine.packed.memory_of_machine", lambda: 1000)
+    monkeypatch.setattr("knnmt.engine.packed_layers.memory_of_machine", lambda: 1000)
     with packed_layers(network):
         assert changed_layers(network) == set()
     with packed_layers(network, jointly=jointly_packed(network)):

@@ -11,14 +11,14 @@ from torch import nn
 
 from knnmt import Store, Translator
 from knnmt.engine.keys import teacher_forced_keys
-from knnmt.engine.packed import packed_layers
+from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.precision import dtype_of, objection_to_bfloat16
 from knnmt.engine.runtime import runtime_of
 from knnmt.errors import SettingsError
 from knnmt.measure.evaluation import signature_of
-from knnmt.measure.tuning import FEWEST_TO_COMPARE, Candidate, with_less_precision
+from knnmt.measure.tuning import FEWEST_TO_COMPARE, JudgedSetting, with_less_precision
 from knnmt.models.translation_model import load_model
-from knnmt.packing import PackedWeights
+from knnmt.packed_weights import PackedWeights
 from knnmt.switches import VARIABLE
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import with_precision
@@ -86,7 +86,7 @@ class FakeJury:
     def __init__(self, bleu: float) -> None:
         self.bleu = bleu
 
-    def judge(self, candidate: Candidate, sentences: int, _: Any = None) -> Candidate:
+    def judge(self, candidate: JudgedSetting, sentences: int, _: Any = None) -> JudgedSetting:
         return replace(candidate, bleu=self.bleu, sentences=sentences)
 
 
@@ -101,7 +101,7 @@ class FakeJury:
     ],
 )
 def test_tuning_chooses_it_where_bleu_stays(bleu: float, sentences: int, chosen: str | None) -> None:
-    best = Candidate(TranslateSettings(k=4), "likeliest", bleu=30.0, sentences=sentences)
+    best = JudgedSetting(TranslateSettings(k=4), "likeliest", bleu=30.0, sentences=sentences)
     jury: Any = FakeJury(bleu)
     assert with_less_precision(jury, [best])[0].settings.precision == chosen
 

@@ -5,7 +5,7 @@ import torch
 
 from knnmt.engine.bytewise import has_bytes
 from knnmt.engine.projection import FEW, AllLogits, NextTokens, Projection, largest
-from knnmt.packing import can_be_packed
+from knnmt.packed_weights import can_be_packed
 
 VOCABULARY, DIMENSION, ROWS = 9001, 64, 40
 SIZES = torch.ones(ROWS, 1)

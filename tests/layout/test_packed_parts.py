@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from safetensors.numpy import load
 
-from knnmt.layout.packed import KINDS, read_packed, write_packed
+from knnmt.layout.packed_parts import KINDS, read_packed, write_packed
 
 SHAPES = nps.array_shapes(max_dims=2, min_side=0, max_side=4)
 KINDS_DRAWN = st.sampled_from([kind for kind in KINDS.values() if kind is not np.float16])

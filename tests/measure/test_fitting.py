@@ -12,7 +12,7 @@ from command_line import Run
 from knnmt import SettingsError, Store, StoreError, Translator
 from knnmt.layout.manifest import read_manifest
 from knnmt.layout.records import HASHES, MixingRecord
-from knnmt.measure.fitting import Fitter, fit_mixing, general_sentences, learn_with, write_files
+from knnmt.measure.fitting import ComparedMixers, fit_mixing, general_sentences, learn_with, write_files
 from knnmt.mixing.head_mixer import HeadMixer, head_bytes
 from knnmt.mixing.heads import LearnedHead
 from knnmt.models.translation_model import TranslationModel
@@ -21,7 +21,7 @@ from knnmt.store.removing import remove_from_store
 from knnmt.store.versions import changing, commit
 from knnmt.text.languages import base_language
 from knnmt.translate.leave_one_out import LeavingOut, near_copies, remaining, sampled
-from knnmt.translate.mixers import coverage_of, covered, head_of, known_variance, usual_values, variance_of
+from knnmt.translate.mixer_choice import coverage_of, covered, head_of, known_variance, usual_values, variance_of
 from knnmt.translate.observing import forced, search_for
 from knnmt.translate.settings import TranslateSettings
 
@@ -210,7 +210,7 @@ def test_a_store_that_shrank_is_not_at_once_outgrown(copied: Store, model: Trans
 def test_several_ways_to_mix_in_one_comparison(copied: Store, few: None) -> None:
     """What the store has is used; what it has not is fitted on what was seen of the memory once."""
     translator = Translator.from_store(copied.path)
-    fitter = Fitter(translator)
+    fitter = ComparedMixers(translator)
     names = {kind: fitter.mixer(kind).signature for kind in ("learned", "robust", "adaptive", "fixed", "paper")}
     assert fitter.fitted_now == ["learned", "robust", "adaptive", "fixed"]
     assert {kind for kind in ("learned", "robust", "adaptive") if f"mixing:{kind}@" in names[kind]} == {

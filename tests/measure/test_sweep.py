@@ -14,7 +14,7 @@ from knnmt import BuildSettings, SettingsError, Store, Translator, build_store
 from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.measure.curves import draw_sweep, short
 from knnmt.measure.subsets import Nesting, check_trainable, factory_for, make_subset
-from knnmt.measure.sweep import COLUMNS, Axes, Point, Study, Sweep, Table, numbers, plan, sweep
+from knnmt.measure.sweep import COLUMNS, Axes, Point, Study, Sweep, Table, parse_numbers, plan, sweep
 from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.versions import changing, commit
@@ -146,8 +146,8 @@ def test_the_model_alone_is_run_with_every_beam() -> None:
 
 
 def test_numbers() -> None:
-    assert numbers("--k", "16,4,4", int) == (4, 16)
-    assert numbers("--temperature", "0.5, 10", float) == (0.5, 10.0)
+    assert parse_numbers("--k", "16,4,4", int) == (4, 16)
+    assert parse_numbers("--temperature", "0.5, 10", float) == (0.5, 10.0)
 
 
 @pytest.fixture(scope="module")

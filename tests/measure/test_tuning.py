@@ -20,7 +20,7 @@ from knnmt.cli.store_view import tuned_line
 from knnmt.engine.keys import catching_keys
 from knnmt.layout.manifest import read_manifest
 from knnmt.measure.foreign import ForeignText
-from knnmt.measure.jury import Candidate, Jury
+from knnmt.measure.jury import JudgedSetting, Jury
 from knnmt.measure.likelihood import Grid, Observed, Surface, summed_likelihoods, survey_likelihood
 from knnmt.measure.surface import check_drawable, draw_tuning
 from knnmt.measure.tuning import (
@@ -235,7 +235,7 @@ class Counted(Jury):
         self.sources = [""] * lines
         self.decoded: dict[float, int] = {}
 
-    def judge(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
+    def judge(self, candidate: JudgedSetting, sentences: int, advance: Advance | None = None) -> JudgedSetting:
         if advance:
             advance(sentences - candidate.sentences, 0)
         self.decoded[candidate.settings.weight] = sentences
@@ -243,7 +243,7 @@ class Counted(Jury):
 
 
 def test_the_better_ones_are_decoded_on_more_sentences() -> None:
-    candidates = [Candidate(TranslateSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
+    candidates = [JudgedSetting(TranslateSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
     jury = Counted(2000)
     assert [candidate.bleu for candidate in choose(jury, candidates)] == [0.9, 0.7, 0.5, 0.2, 0.0]
     assert jury.decoded == {0.0: 200, 0.2: 200, 0.5: 400, 0.7: 800, 0.9: 800}
@@ -251,13 +251,16 @@ def test_the_better_ones_are_decoded_on_more_sentences() -> None:
     assert work_of(rounds_for(2000), 6, heads=1) == 2 * 200 + 400 + 3 * 800
 
 
-def learned(bleu: float) -> Candidate:
-    return Candidate(TranslateSettings(mixing="learned"), "learned", bleu=bleu)
+def learned(bleu: float) -> JudgedSetting:
+    return JudgedSetting(TranslateSettings(mixing="learned"), "learned", bleu=bleu)
 
 
 def test_the_head_is_decoded_in_every_round() -> None:
     """However it does in the first rounds: it is compared with the best fixed values on the same sentences."""
-    candidates = [learned(0.0), *(Candidate(TranslateSettings(weight=weight), "") for weight in (0.9, 0.8, 0.7, 0.6))]
+    candidates = [
+        learned(0.0),
+        *(JudgedSetting(TranslateSettings(weight=weight), "") for weight in (0.9, 0.8, 0.7, 0.6)),
+    ]
     found = choose(Counted(2000), candidates)
     assert {candidate.origin: candidate.sentences for candidate in found[:2]} == {"learned": 800, "": 800}
 
@@ -268,7 +271,7 @@ def test_the_head_is_decoded_in_every_round() -> None:
 )
 def test_fixed_values_must_be_clearly_better_than_the_head(head: float, fixed: float, chosen: str) -> None:
     """By as little as chance they are a trap on text that the memory is not about."""
-    other = Candidate(TranslateSettings(weight=0.5), "fixed", bleu=fixed)
+    other = JudgedSetting(TranslateSettings(weight=0.5), "fixed", bleu=fixed)
     last = sorted([learned(head), other], key=lambda one: -(one.bleu or 0))
     assert settled(last)[0].origin == chosen
     assert set(settled(last)) == set(last)
@@ -309,7 +312,7 @@ def test_translations_are_made_once(
         return [Translation(source, source, ()) for source in sources]
 
     monkeypatch.setattr(Translator, "translations", echo)
-    candidate = Candidate(TranslateSettings(k=8), "")
+    candidate = JudgedSetting(TranslateSettings(k=8), "")
     for sentences in (2, 4, 4, 6):
         candidate = jury.judge(candidate, sentences)
     assert made == jury.sources

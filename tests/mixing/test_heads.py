@@ -16,7 +16,7 @@ from knnmt.mixing.mixture import mix
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.reasons import IN_WORDS, because
 from knnmt.mixing.training import Foreign, Seen, divergence, effect, fit_head, likelihood, new_head
-from knnmt.translate.mixers import builtin_head
+from knnmt.translate.mixer_choice import builtin_head
 
 VOCABULARY, ROWS = 40, 60
 every_head = pytest.mark.parametrize("kind", HEADS)

@@ -12,7 +12,7 @@ from knnmt.cli.demo import demo_corpus
 from knnmt.measure.subsets import Nesting, make_subset
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.translation_model import TranslationModel
-from knnmt.retrieval.local_retriever import LocalRetriever, merge
+from knnmt.retrieval.local_retriever import LocalRetriever, merge_neighbours
 from knnmt.retrieval.retriever import Retriever
 from knnmt.store.filters import Condition
 
@@ -145,7 +145,7 @@ def test_nprobe_is_taken(coded_store: Store) -> None:
 def test_merge_keeps_the_nearest() -> None:
     left = Neighbours(np.array([[1.0, 4.0]], np.float32), np.array([[10, 11]]), np.array([[7, 8]]))
     right = Neighbours(np.array([[2.0, np.inf]], np.float32), np.array([[20, -1]]), np.array([[9, 0]]))
-    merged = merge([left, right], 3)
+    merged = merge_neighbours([left, right], 3)
     assert merged.distances.tolist() == [[1.0, 2.0, 4.0]]
     assert merged.entries.tolist() == [[10, 20, 11]]
     assert merged.tokens.tolist() == [[7, 9, 8]]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from knnmt.scanning.xml_text import Scopes, open_xml
+from knnmt.scanning.xml_text import Namespaces, open_xml
 
 LEAVES = [
     "text",
@@ -50,7 +50,7 @@ def test_tokens_are_the_text_and_name_the_parsers_elements(
 
 
 def test_prefixes_are_known_where_they_are_declared() -> None:
-    scopes = Scopes()
+    scopes = Namespaces()
     scopes.enter('<a xmlns="urn:a" xmlns:b="urn:b">')
     scopes.enter("<c xmlns:b='urn:c'>")
     assert (scopes.namespace_of("x"), scopes.namespace_of("b:x"), scopes.prefix_of("urn:b")) == ("urn:a", "urn:c", None)

@@ -16,7 +16,7 @@ from knnmt.search.factories import automatic_factory
 from knnmt.search.index import build_index, extend_index, open_index
 from knnmt.search.internals import quantiser_of
 from knnmt.search.mapped_lists import ListWriter
-from knnmt.store.settling import compact_tiers
+from knnmt.store.compacting_tiers import compact_tiers
 from knnmt.store.verification import problems_of
 
 ENTRIES, DIMENSION, LISTS = 3000, 16, 12

@@ -10,7 +10,7 @@ from knnmt import Store
 from knnmt.errors import SettingsError
 from knnmt.models.translation_model import TranslationModel
 from knnmt.serve.settings import ServerSettings
-from knnmt.service.access import Access, add_key
+from knnmt.service.access import Access, add_api_key
 from knnmt.service.limits import Limits
 
 SENT = {"q": "Haus", "source": "de", "target": "en"}
@@ -84,7 +84,7 @@ def test_a_fault_is_a_500_and_the_log_holds_no_text(
 
 def test_roles(embedded: TranslationModel, store: Store, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    keys = {role: add_key(file, Access(name=role, role=role)) for role in ("translate", "correct", "admin")}
+    keys = {role: add_api_key(file, Access(name=role, role=role)) for role in ("translate", "correct", "admin")}
     calls = {
         "translate": ("POST", "/v1/translations", {"texts": []}),
         "correct": ("POST", "/v1/corrections", {"text": "", "correction": ""}),
@@ -106,7 +106,7 @@ def test_roles(embedded: TranslationModel, store: Store, tmp_path: Path) -> None
 
 def test_a_rate_is_answered_with_when(embedded: TranslationModel, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    key = add_key(file, Access(name="slow", rate=2))
+    key = add_api_key(file, Access(name="slow", rate=2))
     with serving(embedded, settings=ServerSettings(api_keys=file)) as client:
         answers = [client.post("/translate", json=SENT | {"api_key": key}) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]

@@ -19,7 +19,7 @@ from tiny_models import tiny_model
 
 from knnmt import BuildSettings, Corpus, build_store
 from knnmt.serve.settings import ServerSettings
-from knnmt.service.access import Access, add_key
+from knnmt.service.access import Access, add_api_key
 
 REQUESTS = int(os.environ.get("KNNMT_LEAK_REQUESTS", "80"))
 CLIENTS = "abc"
@@ -52,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient
     build_store(folder / "house", model, [Corpus(folder / "memory.jsonl")], BuildSettings())
     for one in seen:
         access = Access(name=one.client, role="admin", filters=(f"client={one.client}",))
-        one.headers["authorization"] = f"Bearer {add_key(folder / 'keys.json', access)}"
+        one.headers["authorization"] = f"Bearer {add_api_key(folder / 'keys.json', access)}"
     settings = ServerSettings(api_keys=folder / "keys.json", state=folder / "state")
     with serving(model, [("house", folder / "house")], settings) as client:
         yield client, seen

@@ -236,9 +236,9 @@ def test_axe_finds_nothing(server: Running, browser: Any, scheme: str, size: dic
 
 
 def test_a_key_is_asked_for(embedded: TranslationModel, store: Store, browser: Any, tmp_path: Path) -> None:
-    from knnmt.service.access import Access, add_key
+    from knnmt.service.access import Access, add_api_key
 
-    key = add_key(tmp_path / "keys.json", Access(name="reader"))
+    key = add_api_key(tmp_path / "keys.json", Access(name="reader"))
     path = copied(store, tmp_path / "house")
     with listening(embedded, [("house", path)], tmp_path / "state", api_keys=tmp_path / "keys.json") as running:
         page = browser.new_context().new_page()

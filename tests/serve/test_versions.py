@@ -11,8 +11,8 @@ from tiny_models import tiny_model
 from knnmt import Corpus, Store, build_store
 from knnmt.store.adding import AddSettings, add_to_store
 from knnmt.store.compacting import compact_store
+from knnmt.store.compacting_tiers import compact_tiers
 from knnmt.store.removing import remove_from_store
-from knnmt.store.settling import compact_tiers
 from knnmt.translate.translator import model_of_store
 
 TEXT = "das ist ein haus"

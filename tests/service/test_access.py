@@ -8,25 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnmt.errors import SettingsError
-from knnmt.service.access import Access, Gate, KeyFile, Rates, add_key, read_keys, remove_key
+from knnmt.service.access import Access, Gate, KeyFile, Rates, add_api_key, read_api_keys, remove_api_key
 from knnmt.service.failures import BadRequest, Forbidden, TooFast
 from knnmt.service.scopes import both, completed, meets
 
 
 def test_the_file_holds_no_key(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    key = add_key(file, Access(name="team", role="correct", rate=60, stores=("house",), filters=("client=a",)))
+    key = add_api_key(file, Access(name="team", role="correct", rate=60, stores=("house",), filters=("client=a",)))
     assert key not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
-    assert KeyFile(file).access_of(key) == read_keys(file)[0].access
-    assert read_keys(file)[0].access.filters == ("client=a",)
+    assert KeyFile(file).access_of(key) == read_api_keys(file)[0].access
+    assert read_api_keys(file)[0].access.filters == ("client=a",)
 
 
 def test_a_key_can_be_taken_away_while_the_server_runs(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    first, second = (add_key(file, Access(name=name)) for name in ("one", "two"))
+    first, second = (add_api_key(file, Access(name=name)) for name in ("one", "two"))
     keys = KeyFile(file)
-    remove_key(file, "one")
+    remove_api_key(file, "one")
     assert keys.access_of(first) is None
     assert keys.access_of(second) is not None
 
@@ -43,7 +43,7 @@ def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
 
 def test_the_gate(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
-    key = add_key(file, Access(name="team"))
+    key = add_api_key(file, Access(name="team"))
     gate = Gate(KeyFile(file), Access(name="anyone", role="admin"))
     assert gate.admit(key).name == "team"
     with pytest.raises(BadRequest):

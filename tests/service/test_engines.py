@@ -10,7 +10,7 @@ from knnmt.service.access import Access
 from knnmt.service.failures import NotFound
 from knnmt.service.languages import identifier
 from knnmt.service.service import Service
-from knnmt.service.shelf import Engine, Shelf, Shelved, signature_of
+from knnmt.service.shelf import Engine, Shelf, Shelved, stamp_of
 
 ADMIN = Access(name="admin", role="admin")
 
@@ -20,7 +20,7 @@ def service(embedded: TranslationModel, store: Store, other_store: Store) -> Ite
     """The same model twice, with a store each, as two models would have them."""
     engines = [Engine("first", embedded), Engine("second", embedded)]
     for engine, name, one in zip(engines, ("house", "other"), (store, other_store), strict=True):
-        engine.stores[name] = Shelved(name, 1.0, one, signature_of(one.path))
+        engine.stores[name] = Shelved(name, 1.0, one, stamp_of(one.path))
     made = Service(Shelf(engines))
     yield made
     made.stop()

@@ -159,7 +159,7 @@ def test_a_build_that_died_in_between_is_not_adopted(tmp_path: Path, monkeypatch
     def overtaken(*given: Any, **options: Any) -> Any:
         monkeypatch.setattr(building, "survey", survey)
         with monkeypatch.context() as dying:
-            dying.setattr(building, "write_index", fail)
+            dying.setattr(building, "make_store_index", fail)
             with pytest.raises(RuntimeError):
                 build_store(path, model, [first])
         return survey(*given, **options)

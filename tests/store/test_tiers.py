@@ -21,13 +21,13 @@ from living import PAIRS, add, everywhere, made, pairs_in, use_hash_keys
 from knnmt import Store, StoreError
 from knnmt.layout.records import FileRecord, IndexRecord, PartRecord
 from knnmt.retrieval.local_retriever import LocalRetriever
-from knnmt.store import settling
+from knnmt.store import compacting_tiers
 from knnmt.store.compacting import compact_store
+from knnmt.store.compacting_tiers import compact_tiers
 from knnmt.store.index_files import grown
 from knnmt.store.merging import merge_stores
 from knnmt.store.removing import remove_from_store
-from knnmt.store.settling import compact_tiers
-from knnmt.store.tiers import FACTOR, PATIENCE, Run, Unit, due, taken_in, tier_of, units_of
+from knnmt.store.tiers import FACTOR, PATIENCE, IndexUnit, Run, due, taken_in, tier_of, units_of
 from knnmt.store.verification import problems_of
 from knnmt.store.versions import locked, roll_back, versions_of
 
@@ -45,12 +45,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before[1])
 
 
-def unit(entries: int, *, keys: bool = True) -> Unit:
+def unit(entries: int, *, keys: bool = True) -> IndexUnit:
     files = {"keys.npy": FileRecord(0, "")} if keys else {}
-    return Unit(IndexRecord.of_keys(entries), (PartRecord("000000", entries, 1, 0, {}, "", files),))
+    return IndexUnit(IndexRecord.of_keys(entries), (PartRecord("000000", entries, 1, 0, {}, "", files),))
 
 
-def units(*entries: int) -> list[Unit]:
+def units(*entries: int) -> list[IndexUnit]:
     return [unit(one) for one in entries]
 
 
@@ -224,14 +224,14 @@ def test_stopped_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(settling, "joint_index", stop)
+        patch.setattr(compacting_tiers, "joint_index", stop)
         with pytest.raises(KeyboardInterrupt):
             compact_tiers(store.path)
     assert Store.open(store.path).manifest == store.manifest
     with monkeypatch.context() as patch:
-        patch.setattr(settling, "join_into", stop)
-        runs = iter([settling.next_run(units_of(store.manifest))])
-        patch.setattr(settling, "next_run", lambda _: next(runs, None))
+        patch.setattr(compacting_tiers, "join_into", stop)
+        runs = iter([compacting_tiers.next_run(units_of(store.manifest))])
+        patch.setattr(compacting_tiers, "next_run", lambda _: next(runs, None))
         assert compact_tiers(store.path) == 1
     assert pairs_in(Store.open(store.path)) == left(60)
 
@@ -243,7 +243,7 @@ def test_beside_additions_removals_and_readers(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("knnmt.store.index_files.PATIENCE", 99)
     reader = LocalRetriever([store])
     before = reader.search(everywhere(PAIRS), 3)
-    whole, done = settling.join_into, []
+    whole, done = compacting_tiers.join_into, []
 
     def meanwhile(*given: Any) -> Any:
         joined = whole(*given)
@@ -255,7 +255,7 @@ def test_beside_additions_removals_and_readers(tmp_path: Path, monkeypatch: pyte
             remove_from_store(store.path, source_texts=["satz 7", "eins"])
         return joined
 
-    monkeypatch.setattr(settling, "join_into", meanwhile)
+    monkeypatch.setattr(compacting_tiers, "join_into", meanwhile)
     assert compact_tiers(store.path) > 0
     after = Store.open(store.path)
     expected = [pair for pair in left(60) if pair[0] not in ("satz 7", "eins")]
@@ -269,7 +269,7 @@ def test_what_was_taken_back_meanwhile_is_not_lost(tmp_path: Path, monkeypatch: 
     store = loose(tmp_path / "store")
     version = store.manifest.version - 1  # before the last removal
     expected = pairs_in(Store(store.path, next(m for m in versions_of(store) if m.version == version)))
-    whole, done = settling.join_into, []
+    whole, done = compacting_tiers.join_into, []
 
     def meanwhile(*given: Any) -> Any:
         joined = whole(*given)
@@ -278,7 +278,7 @@ def test_what_was_taken_back_meanwhile_is_not_lost(tmp_path: Path, monkeypatch: 
             roll_back(store.path, version)
         return joined
 
-    monkeypatch.setattr(settling, "join_into", meanwhile)
+    monkeypatch.setattr(compacting_tiers, "join_into", meanwhile)
     compact_tiers(store.path)
     assert pairs_in(Store.open(store.path)) == expected
     assert list(problems_of(Store.open(store.path))) == []
@@ -312,17 +312,17 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
 
 
 def test_two_who_join_keep_out_of_each_others_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "SHORTLY", 0.0)
+    monkeypatch.setattr(compacting_tiers, "SHORTLY", 0.0)
     store = loose(tmp_path / "store", 20)
     begun, go_on = threading.Event(), threading.Event()
-    whole = settling.join_into
+    whole = compacting_tiers.join_into
 
     def slowly(*given: Any) -> Any:
         begun.set()
         assert go_on.wait(30)
         return whole(*given)
 
-    monkeypatch.setattr(settling, "join_into", slowly)
+    monkeypatch.setattr(compacting_tiers, "join_into", slowly)
     first = threading.Thread(target=lambda: compact_tiers(store.path))
     first.start()
     assert begun.wait(30)

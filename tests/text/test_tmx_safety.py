@@ -13,7 +13,7 @@ from tmx_documents import DOCTYPE, STEADILY, message, read, said, tmx, tuv, unit
 from xml_readers import peak_memory
 
 from knnmt.errors import CorpusError
-from knnmt.text import markup
+from knnmt.text import xml_units
 from knnmt.text.corpus import Corpus, survey
 from knnmt.text.tmx import facts_of, read_tmx
 from knnmt.text.units import Unit
@@ -269,5 +269,5 @@ def test_a_unit_of_millions_of_tags_is_refused_before_it_is_read() -> None:
 
 
 def test_tags_of_units_that_ended_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markup, "MOST_TAGS", 4 * BLOCK.count(b"<"))
+    monkeypatch.setattr(xml_units, "MOST_TAGS", 4 * BLOCK.count(b"<"))
     assert sum(1 for _ in read_tmx(Memory(20), "memory.tmx", "de", "en")) == 2_000

@@ -11,9 +11,9 @@ from xml_readers import Documents, peak_memory
 
 from knnmt.errors import CorpusError
 from knnmt.text.corpus import Corpus, Skipped
-from knnmt.text.markup import read_root
 from knnmt.text.units import Unit
 from knnmt.text.xliff import XLIFF_1, read_xliff
+from knnmt.text.xml_units import read_root
 
 STEADILY = settings(deadline=None, derandomize=True, max_examples=50)
 

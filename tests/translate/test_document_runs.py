@@ -18,7 +18,7 @@ from knnmt.translate.document_runs import DocumentTranslator
 from knnmt.translate.document_settings import DocumentSettings
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translation, Translator
-from knnmt.units.jobs import jobs_of, journal_of
+from knnmt.units.destinations import journal_of, with_destinations
 
 XLIFF = """<?xml version="1.0"?>
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="de"
@@ -218,10 +218,10 @@ def test_where_things_may_not_go(embedded: TranslationModel, text: Path, tmp_pat
 
 def test_a_folder_takes_several(tmp_path: Path) -> None:
     files = [Path("a/x.po"), Path("b/y.po")]
-    assert jobs_of(files, tmp_path) == [(files[0], tmp_path / "x.po"), (files[1], tmp_path / "y.po")]
-    assert jobs_of(files[:1], tmp_path / "z.po") == [(files[0], tmp_path / "z.po")]
+    assert with_destinations(files, tmp_path) == [(files[0], tmp_path / "x.po"), (files[1], tmp_path / "y.po")]
+    assert with_destinations(files[:1], tmp_path / "z.po") == [(files[0], tmp_path / "z.po")]
     with pytest.raises(SettingsError, match="several documents need a folder"):
-        jobs_of(files, tmp_path / "none")
+        with_destinations(files, tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.batching import pad
 from knnmt.models.words import label
 from knnmt.translate.beam import BeamSearch, rules_of
-from knnmt.translate.decoding import Asked, proposing
+from knnmt.translate.decoding import RetrievalCounts, proposing
 from knnmt.translate.explanation import ExplainedToken, Neighbour, Origins, explain_word, marks_of, share_of_memory
-from knnmt.translate.mixers import fixed_mixer, told
+from knnmt.translate.mixer_choice import fixed_mixer, told
 from knnmt.translate.settings import TranslateSettings
 
 SOURCE = "Brandgefahr! Laden Sie keinen Akku, dessen Gehäuse Risse oder Dellen aufweist."
@@ -93,7 +93,7 @@ def test_the_neighbours_are_those_that_beam_search_met(store: Store, other_store
     rules = rules_of(model, settings.beam)
     assert rules is not None
     recorder.entries = recorder.retriever.entries
-    propose = proposing(recorder, translator.mixer, torch.empty(1, 0), Asked())  # type: ignore[arg-type]
+    propose = proposing(recorder, translator.mixer, torch.empty(1, 0), RetrievalCounts())  # type: ignore[arg-type]
     search = RecordedSearch(model, rules, propose)
     search.run(*pad(model.encode_sources([SOURCE]), model.padding))
     tokens = search.finished[0].best[0].tokens

@@ -13,7 +13,7 @@ from knnmt.documents.content import Content, DocumentUnit, Tag, plain_text, tags
 from knnmt.models.translation_model import TranslationModel
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translation, Translator
-from knnmt.translate.units import UnitOptions, UnitTranslator
+from knnmt.translate.unit_translator import UnitOptions, UnitTranslator
 from knnmt.units.protected import balance
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from knnmt.engine.attention import Heads
+from knnmt.engine.attention import AligningHeads
 from knnmt.translate.aligning import MOST_DOUBT, doubt_about
 from knnmt.units.links import near_diagonal
 
@@ -22,6 +22,6 @@ def test_a_clear_link_stays() -> None:
 
 
 def test_good_heads_are_not_doubted() -> None:
-    assert doubt_about(Heads(((0, 0, 0),), 1.0, 50)) == 0
-    assert 0 < doubt_about(Heads(((0, 0, 0),), 0.9, 50)) < MOST_DOUBT
-    assert doubt_about(Heads(((0, 0, 0),), 0.0, 0)) == MOST_DOUBT
+    assert doubt_about(AligningHeads(((0, 0, 0),), 1.0, 50)) == 0
+    assert 0 < doubt_about(AligningHeads(((0, 0, 0),), 0.9, 50)) < MOST_DOUBT
+    assert doubt_about(AligningHeads(((0, 0, 0),), 0.0, 0)) == MOST_DOUBT

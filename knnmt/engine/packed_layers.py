@@ -14,7 +14,7 @@ from knnmt.engine.copies import Layers
 from knnmt.engine.runtime import runtime_of
 from knnmt.errors import SettingsError
 from knnmt.models.network import Network
-from knnmt.packing import can_be_packed
+from knnmt.packed_weights import can_be_packed
 from knnmt.switches import left_out
 
 SHARE_OF_MEMORY = 0.25

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.cluster.actors import PATIENCE, Request, Shards
-from knnmt.cluster.shard import Answer, Contents
+from knnmt.cluster.shard import ShardAnswer, ShardContents
 from knnmt.errors import ClusterError, SettingsError
 from knnmt.mixing.neighbours import Neighbours
-from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher, merge
-from knnmt.retrieval.searchers import WIDER, Candidates, Opening, Piece, wider
+from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher, merge_neighbours
+from knnmt.retrieval.searchers import WIDER, Candidates, Opening, StorePiece, wider
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, Probing, probing
 from knnmt.search.cutting import trained_part
 from knnmt.search.index import check_quantiser
 from knnmt.search.internals import set_nprobe
-from knnmt.search.ties import Found, by_distance
+from knnmt.search.nearest import Found, by_distance
 from knnmt.store.datastore import Store
 from knnmt.store.filters import Condition
-from knnmt.store.tiers import Unit
+from knnmt.store.tiers import IndexUnit
 
 SHARDS = 2
 SPARE_MEMORY = 300 << 20  # bytes of a shard beside its share of the indexes: libraries and centroids
@@ -47,7 +47,7 @@ class ShardedRetriever(LocalRetriever):
             raise SettingsError(f"--shards {shards}: must be at least 1")
         super().__init__(stores, nprobe=nprobe, where=where, trust=trust, names=names)
         opened = tuple((str(store.path.resolve()), store.manifest) for store in stores)
-        contents = Contents(opened, nprobe, tuple(map(str, where)))
+        contents = ShardContents(opened, nprobe, tuple(map(str, where)))
         files = [file for store in stores for index in store.manifest.indexes for file in index.files().values()]
         memory = sum(file.bytes for file in files) // shards + SPARE_MEMORY
         self.shards = Shards(contents, shards, memory=memory, patience=patience)
@@ -71,11 +71,11 @@ class ShardedRetriever(LocalRetriever):
         for searcher in self.searchers:
             pieces = [nearest(next(answers), min(k, piece.entries), piece) for piece in searcher.pieces]
             if searcher.entries:
-                found.append(pieces[0] if len(pieces) == 1 else merge(pieces, min(k, searcher.entries)))
+                found.append(pieces[0] if len(pieces) == 1 else merge_neighbours(pieces, min(k, searcher.entries)))
         return found
 
 
-def nearest(answers: Sequence[Answer | None], k: int, piece: Piece) -> Neighbours:
+def nearest(answers: Sequence[ShardAnswer | None], k: int, piece: StorePiece) -> Neighbours:
     """The k nearest of one piece, chosen from what the shards have of it as the piece itself would choose."""
     there = [answer for answer in answers if answer is not None]
     codes, distances, entries, tokens = (np.concatenate(column, axis=1) for column in zip(*there, strict=True))
@@ -90,10 +90,17 @@ def nearest(answers: Sequence[Answer | None], k: int, piece: Piece) -> Neighbour
 class FrontOpening(Opening):
     """Opens of each piece only what finds the clusters of queries."""
 
-    def kept(self, make: Callable[[], Piece], entries: int) -> Piece:  # noqa: ARG002
+    def kept(self, make: Callable[[], StorePiece], entries: int) -> StorePiece:  # noqa: ARG002
         return Front(entries, True)
 
-    def indexed(self, store: Store, unit: Unit, first: int, nprobe: int | None, allowed: Allowed | None) -> Piece:  # noqa: ARG002
+    def indexed(
+        self,
+        store: Store,
+        unit: IndexUnit,
+        first: int,  # noqa: ARG002
+        nprobe: int | None,
+        allowed: Allowed | None,  # noqa: ARG002
+    ) -> StorePiece:
         front = Front(unit.entries, unit.has_keys)
         probed = unit.index.nprobe and (nprobe or unit.index.nprobe)
         if probed is not None:

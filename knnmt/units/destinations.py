@@ -14,7 +14,7 @@ def journal_of(target: Path) -> Path:
     return target.with_name(f".{target.name}.journal")
 
 
-def jobs_of(files: Sequence[Path], place: Path) -> list[tuple[Path, Path]]:
+def with_destinations(files: Sequence[Path], place: Path) -> list[tuple[Path, Path]]:
     """Each document with its target: the place itself, or of the same name in it where it is a folder."""
     if len(files) == 1 and not place.is_dir():
         return [(files[0], place)]
@@ -23,7 +23,7 @@ def jobs_of(files: Sequence[Path], place: Path) -> list[tuple[Path, Path]]:
     return [(file, place / file.name) for file in files]
 
 
-def check_jobs(jobs: Sequence[tuple[Path, Path]], *, force: bool = False, resume: bool = False) -> None:
+def check_destinations(jobs: Sequence[tuple[Path, Path]], *, force: bool = False, resume: bool = False) -> None:
     """Everything that can be wrong with where things go is known before any work."""
     targets: set[Path] = set()
     for source, target in jobs:

@@ -1,8 +1,8 @@
-"""Equal distances: which entries are the nearest must not depend on who searched, nor in how many pieces.
+"""The nearest of some candidates. Of equal distances, the entry with the smaller number comes first.
 
-Codes of a few bits put many entries at the same distance, and sentences that come again do so in any index. FAISS then
-gives whichever it met first. Here the smaller number is the nearer one, so that a store searched in shards gives what
-it gives in one piece.
+Codes of a few bits put many entries at the same distance, and so do sentences that occur twice. FAISS returns whichever
+it met first. With this rule the result does not depend on who searched or in how many pieces: a store in shards gives
+what it gives in one piece.
 """
 
 from collections.abc import Callable

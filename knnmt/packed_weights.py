@@ -46,7 +46,7 @@ class PackedWeights:
         return result.float() if self.bias is None else result + self.bias
 
 
-class Contents:
+class WeightSums:
     """What some weights hold: tells whether any number of them has changed since.
 
     PyTorch does not count every change (one through `.data` it does not), so the bits of every row are summed. That
@@ -57,7 +57,7 @@ class Contents:
         self.sums = [None if weight is None else sums_of_bits(weight.detach()) for weight in weights]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Contents) or len(self.sums) != len(other.sums):
+        if not isinstance(other, WeightSums) or len(self.sums) != len(other.sums):
             return False
         return all(equal(ours, theirs) for ours, theirs in zip(self.sums, other.sums, strict=True))
 

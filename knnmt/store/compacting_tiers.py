@@ -23,7 +23,7 @@ from knnmt.layout.records import IndexRecord, PartRecord, as_json
 from knnmt.search.file_names import lists_name, trained_name
 from knnmt.store.datastore import INDEX, Store
 from knnmt.store.index_files import fields_of, indexed, inputs_of, less, unused_name
-from knnmt.store.tiers import FACTOR, Run, Unit, due, units_of
+from knnmt.store.tiers import FACTOR, IndexUnit, Run, due, units_of
 from knnmt.store.versions import SHORTLY, changing, locked, recommit
 
 FOLDER = "joining"
@@ -38,7 +38,7 @@ class Joint:
     """What takes the place of some units, and the segments that were left out of it, numbered in those units."""
 
     folder: Path
-    unit: Unit
+    unit: IndexUnit
     replaces: tuple[str, ...]  # the names of parts
     removed: BitMap
     dropped: int  # entries
@@ -62,20 +62,20 @@ def joining(path: Path) -> Iterator[None]:
         shutil.rmtree(path / FOLDER, ignore_errors=True)
 
 
-def next_run(units: Sequence[Unit]) -> Run | None:
+def next_run(units: Sequence[IndexUnit]) -> Run | None:
     """Units that should be one, or one unit in many parts, as earlier versions built them."""
     many = (number for number, unit in enumerate(units) if len(unit.parts) > FACTOR)
     return due(units) or next((Run(number, number + 1) for number in many), None)
 
 
-def prepare(store: Store, units: Sequence[Unit], run: Run) -> Joint:
+def prepare(store: Store, units: Sequence[IndexUnit], run: Run) -> Joint:
     """Write the joint unit; where a call before has written it, or its part, that is taken."""
     inputs, keep_index = inputs_of(store, units, run), run.end - run.first == 1
     if keep_index:  # it knows entries by their numbers: none may leave
         inputs = replace(inputs, removed=BitMap())
     folder = folder_for(store.path, inputs.parts, inputs.removed)
     part = joint_part(folder, lambda new, final: join_into(new, final, inputs))
-    unit = Unit(units[run.first].index, (part,)) if keep_index else joint_index(store, folder, part)
+    unit = IndexUnit(units[run.first].index, (part,)) if keep_index else joint_index(store, folder, part)
     dropped = sum(one.entries for one in inputs.parts) - part.entries
     return Joint(folder, unit, tuple(one.name for one in inputs.parts), inputs.removed, dropped)
 
@@ -103,13 +103,13 @@ def joint_part(folder: Path, join: Callable[[Path, Path], PartRecord]) -> PartRe
     return part
 
 
-def joint_index(store: Store, folder: Path, part: PartRecord) -> Unit:
+def joint_index(store: Store, folder: Path, part: PartRecord) -> IndexUnit:
     """The part with its index, as noted down when both are on disk."""
     noted = folder / UNIT
     if noted.is_file():
         index = IndexRecord.from_json(json.loads(noted.read_text()))
         if all((folder / name).is_file() for name in index.files()):
-            return Unit(index, (part,))
+            return IndexUnit(index, (part,))
     unit = indexed(store, [part], folder)
     write_json(noted, as_json(unit.index))
     return unit
@@ -128,7 +128,7 @@ def place(path: Path, joint: Joint) -> bool:
     return run is not None
 
 
-def where_it_goes(store: Store, units: Sequence[Unit], joint: Joint) -> Run | None:
+def where_it_goes(store: Store, units: Sequence[IndexUnit], joint: Joint) -> Run | None:
     """The units that have just the parts that were joined, and from which all is removed that was left out."""
     names = [tuple(part.name for part in unit.parts) for unit in units]
     for first in range(len(units)):
@@ -141,7 +141,7 @@ def where_it_goes(store: Store, units: Sequence[Unit], joint: Joint) -> Run | No
     return None
 
 
-def moved(path: Path, joint: Joint, version: int, *, keep_index: bool) -> Unit:
+def moved(path: Path, joint: Joint, version: int, *, keep_index: bool) -> IndexUnit:
     """The files of a joint unit under names of the store."""
     index, number = joint.unit.index, f"{next_part(path):06d}"
     part = replace(joint.unit.parts[0], name=number)
@@ -153,4 +153,4 @@ def moved(path: Path, joint: Joint, version: int, *, keep_index: bool) -> Unit:
             if (joint.folder / kind(INDEX)).exists():
                 rename_durably(joint.folder / kind(INDEX), path / kind(name))
         index = replace(index, name=name)
-    return Unit(index, (part,))
+    return IndexUnit(index, (part,))

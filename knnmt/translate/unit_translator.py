@@ -17,7 +17,7 @@ from knnmt.text.languages import base_language
 from knnmt.text.scripts import is_spaceless
 from knnmt.translate.aligning import Aligner, Pair
 from knnmt.translate.document_settings import UnitOptions as UnitOptions
-from knnmt.translate.pieces import Piece, fitting, translate_pieces
+from knnmt.translate.pieces import UnitPiece, fitting, translate_pieces
 from knnmt.translate.translator import Translator
 from knnmt.units import doubts
 from knnmt.units.flat import Flat, Span, flattened, joined, white
@@ -34,13 +34,13 @@ MEASURED_ON = 400  # sentence pairs of a memory at most that are looked through 
 
 
 @dataclass(slots=True)
-class Work:
+class UnitWork:
     """A unit on its way."""
 
     unit: DocumentUnit
     flat: Flat
     known: StoredSegment | None = None
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[UnitPiece] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     near: list[Match] = field(default_factory=list)
 
@@ -68,7 +68,7 @@ class UnitTranslator:
 
     def outcomes(self, units: Sequence[DocumentUnit]) -> list[UnitOutcome]:
         """The same with what a report wants to know."""
-        works = [Work(unit, flattened(unit.source)) for unit in units]
+        works = [UnitWork(unit, flattened(unit.source)) for unit in units]
         for work in works:
             work.known = self.known(work)
             work.pieces = [*self.pieces_of(work)]
@@ -78,21 +78,21 @@ class UnitTranslator:
         links = self.links([work for work in works if work.needs_links])
         return [self.outcome(work, links.get(id(work))) for work in works]
 
-    def known(self, work: Work) -> StoredSegment | None:
+    def known(self, work: UnitWork) -> StoredSegment | None:
         """The pair of the memory that has this very source."""
         if self.options.exact_matches == "ignore" or not work.flat.words:
             return None
         return self.lookup.exact(work.flat.text(), context=work.unit.context)
 
-    def is_taken(self, work: Work) -> bool:
+    def is_taken(self, work: UnitWork) -> bool:
         """Whether the memory's own translation is the unit's."""
         return work.known is not None and self.options.exact_matches == "use"
 
-    def pieces_of(self, work: Work) -> Iterator[Piece]:
+    def pieces_of(self, work: UnitWork) -> Iterator[UnitPiece]:
         """What is translated by itself: nothing of a unit that is known, or without any letter to translate."""
         whole = (0, len(work.flat.words))
         if work.known is not None and self.is_taken(work):
-            yield Piece(work.flat, whole, work.known.target, is_done=True)
+            yield UnitPiece(work.flat, whole, work.known.target, is_done=True)
             return
         language = base_language(self.translator.translation_model.source_lang)
         for first, last in sentences(work.flat, language, has_lines=work.unit.has_lines):
@@ -100,14 +100,14 @@ class UnitTranslator:
             for span in spans:
                 yield self.piece_of(work.flat, span, [doubts.TOO_LONG] if len(spans) > 1 else [])
 
-    def piece_of(self, flat: Flat, span: Span, flags: list[str]) -> Piece:
+    def piece_of(self, flat: Flat, span: Span, flags: list[str]) -> UnitPiece:
         """A run of words to translate, or to leave as it is: what has no letters, or is one endless word."""
         text = flat.text(*span)
         if not self.fits(text):
-            return Piece(flat, span, text, is_done=True, flags=[doubts.TOO_LONG])
-        return Piece(flat, span, text, is_done=not has_letters(flat.words[slice(*span)]), flags=flags)
+            return UnitPiece(flat, span, text, is_done=True, flags=[doubts.TOO_LONG])
+        return UnitPiece(flat, span, text, is_done=not needs_translation(flat.words[slice(*span)]), flags=flags)
 
-    def split_unfinished(self, works: Sequence[Work]) -> None:
+    def split_unfinished(self, works: Sequence[UnitWork]) -> None:
         """Where a translation did not end, its source is split at a clause and translated in two."""
         for work in works:
             for at in reversed(range(len(work.pieces))):
@@ -120,7 +120,7 @@ class UnitTranslator:
 
     # Links
 
-    def links(self, works: Sequence[Work]) -> dict[int, list[Matrix]]:
+    def links(self, works: Sequence[UnitWork]) -> dict[int, list[Matrix]]:
         """For each piece of some units, links between its words; by the identity of the unit's work."""
         pairs = [piece.pair for work in works for piece in work.pieces]
         wanted = [pair for pair in pairs if pair.source.words and pair.target.words]
@@ -139,7 +139,7 @@ class UnitTranslator:
 
     # Results
 
-    def outcome(self, work: Work, links: list[Matrix] | None) -> UnitOutcome:
+    def outcome(self, work: UnitWork, links: list[Matrix] | None) -> UnitOutcome:
         pieces = [self.mended(work, piece, links[at] if links else None) for at, piece in enumerate(work.pieces)]
         target = self.target_of(work, [piece.target for piece in pieces])
         content = self.content_of(work, target, [piece.links for piece in pieces])
@@ -170,7 +170,7 @@ class UnitTranslator:
             100.0 if is_known else nearest,
         )
 
-    def share(self, work: Work) -> float | None:
+    def share(self, work: UnitWork) -> float | None:
         """The memory's share of a unit's tokens."""
         if not self.options.details or not self.translator.stores:
             return None
@@ -180,12 +180,12 @@ class UnitTranslator:
         total = sum(self.share_of_piece(piece) for piece in pieces)
         return round(total / max(1, sum(piece.tokens for piece in pieces)), 4)
 
-    def share_of_piece(self, piece: Piece) -> float:
+    def share_of_piece(self, piece: UnitPiece) -> float:
         translation = piece.translation
         assert translation is not None
         return sum(self.translator.memory_shares(translation))
 
-    def mended(self, work: Work, piece: Piece, links: Matrix | None) -> Mended:
+    def mended(self, work: UnitWork, piece: UnitPiece, links: Matrix | None) -> Mended:
         """A piece's translation with every placeholder as often as the source has it.
 
         A person's own "three" for 3 stays.
@@ -200,7 +200,7 @@ class UnitTranslator:
         work.flags += mend.flags
         return mend
 
-    def target_of(self, work: Work, targets: Sequence[Flat]) -> Flat:
+    def target_of(self, work: UnitWork, targets: Sequence[Flat]) -> Flat:
         """The translations of a unit's pieces as one, with the source's white space around and between them."""
         words: list[str] = []
         gaps: list[tuple[str | Tag, ...]] = [(white(work.flat.gaps[0]),)]
@@ -217,7 +217,7 @@ class UnitTranslator:
         whole = Flat(tuple(words), tuple(gaps))
         return wrapped(whole, runs, how) if how else whole
 
-    def content_of(self, work: Work, target: Flat, links: Sequence[Matrix | None]) -> Content:
+    def content_of(self, work: UnitWork, target: Flat, links: Sequence[Matrix | None]) -> Content:
         """The translation with the tags of the source."""
         if not target.words:
             return work.unit.source if not work.flat.words else joined([*work.flat.gaps[0], *work.flat.tags])
@@ -229,7 +229,7 @@ class UnitTranslator:
             work.flags.append(doubts.TAG_GUESSED)
         return done.content
 
-    def matches(self, work: Work) -> tuple[Match, ...]:
+    def matches(self, work: UnitWork) -> tuple[Match, ...]:
         """What the memory has that is like the unit."""
         most = max(self.options.matches, int(self.options.details))
         if most and work.flat.words:
@@ -241,7 +241,7 @@ class UnitTranslator:
         return tuple(dict.fromkeys(found))[: max(1, self.options.matches)]
 
 
-def has_letters(words: Sequence[str]) -> bool:
+def needs_translation(words: Sequence[str]) -> bool:
     """Whether there is anything to translate: a placeholder or a number is not."""
     return any(LETTERS.search(word) and not is_thing(word) for word in words)
 
@@ -266,7 +266,7 @@ def interleaved(flat: Flat) -> Iterator[str | Tag]:
     yield from flat.gaps[-1]
 
 
-def blocks(work: Work, links: Sequence[Matrix | None], rows: int) -> Matrix:
+def blocks(work: UnitWork, links: Sequence[Matrix | None], rows: int) -> Matrix:
     """The links of a unit: those of its pieces, each in its own rows and columns."""
     matrix = np.zeros((rows, len(work.flat.words)), np.float32)
     row = 0
