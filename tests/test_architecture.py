@@ -62,6 +62,15 @@ def test_reading_starts_at_modules_that_exist(room: str, modules: str) -> None:
         assert (ROOT / "knnmt" / room / module).is_file()
 
 
+def test_things_happen_where_the_page_says() -> None:
+    table = PAGE.split("## Where things happen")[1].split("\n## ")[0]
+    places = re.findall(r"`([\w/]+\.py)`: `(\w+)`", table)
+    assert len(places) > 20
+    for module, name in places:
+        text = (ROOT / "knnmt" / module).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(?:def|class) {name}\b", text, flags=re.MULTILINE), f"{module}: {name}"
+
+
 def test_tests_mirror_the_rooms() -> None:
     folders = {folder.name for folder in (ROOT / "tests").iterdir() if any(folder.glob("test_*.py"))}
     assert folders - {"bench", "recipes"} == set(ROOMS)

@@ -1,4 +1,4 @@
-"""Reading a network's keys by a hook, so that the network itself stays as it is."""
+"""Takes keys from a network's decoder by a hook on its key site. The network itself stays as it is."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

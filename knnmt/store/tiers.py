@@ -1,11 +1,11 @@
-"""Parts and indexes by size: eight of a tier become one of the next, so that a store has few of them whatever came.
+"""Which parts and indexes are joined: eight of a tier (a range of sizes) become one of the next, so a store has few.
 
-A unit is an index and the parts that it is over. The first unit, over what was built, stays as it is. Those after it
-stand in the order in which they were added, and no tier is followed by a higher one. What is small is joined by the
-change that adds to it; what is large by `knnmt compact --tiers`, beside readers and writers.
+An `IndexUnit` is an index with the parts that it covers. The first one covers what was built and is never joined. The
+others are in the order in which they were added, and no tier is followed by a higher one. An addition joins small ones
+(`index_files.grown`). `knnmt compact --tiers` joins large ones, beside readers and writers (`compacting_tiers`).
 
-Joining takes out what was removed: entries and text go, and an empty row keeps the number. So the numbers of segments
-stay what they are until the store is compacted.
+Joining deletes what was removed: its entries and text go, and an empty row keeps its number. So the numbers of segments
+do not change until the store is compacted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +22,8 @@ PATIENCE = 4  # times as many units as should be in a tier: a change then joins 
 
 @dataclass(frozen=True, slots=True)
 class IndexUnit:
+    """An index with the parts that it covers."""
+
     index: IndexRecord
     parts: tuple[PartRecord, ...]
 
