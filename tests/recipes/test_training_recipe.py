@@ -1,42 +1,24 @@
-"""The recipe of the embedded model: its tables, its run from end to end, and its resumption."""
+"""The recipe of the embedded model: its run from end to end, and its resumption."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch.nn import functional
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "embedded-model"
-MODULES = sorted(path.stem for path in RECIPE.glob("*.py"))
 SMALL = ["--dimension", "16", "--heads", "2", "--feed-forward", "32", "--encoder-layers", "1",
          "--decoder-layers", "1", "--vocabulary", "335"]  # fmt: skip
 RUN = ["--processes", "1", "--tokens", "200", "--accumulate", "2", "--held-out", "10", "--warmup", "2",
        "--validate-every", "4", "--save-every", "2", "--average", "2"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Iterator[SimpleNamespace]:
-    """The recipe's modules, imported from its folder, which is no package."""
-    sys.path.insert(0, str(RECIPE))
-    try:
-        yield SimpleNamespace(**{name: __import__(name) for name in MODULES})
-    finally:
-        sys.path.remove(str(RECIPE))
-        for name in MODULES:
-            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
@@ -76,121 +58,6 @@ def read_log(output: Path) -> dict[str, Any]:
     content = json.loads((output / "model" / "training.json").read_text(encoding="utf-8"))
     assert isinstance(content, dict)
     return content
-
-
-@pytest.mark.parametrize(
-    ("step", "used", "expected"),
-    [(0, 0.0, 0.25), (1, 0.0, 0.5), (3, 0.0, 1.0), (3, 0.25, 1.0), (9, 0.5, 1.0), (9, 0.75, 0.5), (9, 1.0, 0.0)],
-)
-def test_rate_factor(recipe: SimpleNamespace, step: int, used: float, expected: float) -> None:
-    assert recipe.schedule.rate_factor(step=step, warmup=4, used=used, decay=0.5) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("asked", "flags", "expected"),
-    [
-        ("auto", {"fma", "avx512_bf16"}, "bfloat16"),
-        ("auto", {"amx_bf16"}, "bfloat16"),
-        ("auto", {"avx2", "fma"}, "float32"),
-        ("float32", {"avx512_bf16"}, "float32"),
-        ("bfloat16", {"avx2"}, "bfloat16"),
-    ],
-)
-def test_precision(recipe: SimpleNamespace, asked: str, flags: set[str], expected: str) -> None:
-    assert recipe.precision.resolve(asked, frozenset(flags)) == expected
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_that_of_pytorch(recipe: SimpleNamespace, smoothing: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    given_logits = torch.randn(7, 11, generator=generator) * 5
-    labels = torch.randint(0, 11, (7,), generator=generator)
-    ours, theirs = (given_logits.clone().requires_grad_() for _ in range(2))
-    loss = recipe.loss.cross_entropy_sum(ours, labels, smoothing=smoothing)
-    expected = functional.cross_entropy(theirs, labels, label_smoothing=smoothing, reduction="sum")
-    (3 * loss).backward()
-    (3 * expected).backward()
-    torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(ours.grad, theirs.grad)
-
-
-@pytest.mark.parametrize(
-    ("budget", "step", "seconds", "expected"),
-    [
-        ({"steps": 10}, 0, 99.0, 0.0),
-        ({"steps": 10}, 5, 99.0, 0.5),
-        ({"steps": 10}, 12, 99.0, 1.0),
-        ({"minutes": 2}, 5, 30.0, 0.25),
-        ({"minutes": 2}, 5, 121.0, 1.0),
-    ],
-)
-def test_budget_used(
-    recipe: SimpleNamespace, budget: dict[str, float], step: int, seconds: float, expected: float
-) -> None:
-    assert recipe.schedule.Budget(**budget).used(step=step, seconds=seconds) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("budget", [{}, {"steps": 1, "minutes": 1.0}, {"steps": 0}, {"minutes": -1.0}])
-def test_budget_is_checked(recipe: SimpleNamespace, budget: dict[str, float]) -> None:
-    with pytest.raises(recipe.text.RecipeError, match="--steps"):
-        recipe.schedule.Budget(**budget)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "tokens", "expected"),
-    [
-        ([], [], 10, []),
-        ([2, 2, 2], [3, 3, 3], 10, [(0, 2), (2, 3)]),
-        ([2, 2, 2], [3, 3, 3], 15, [(0, 3)]),
-        ([1, 4, 1], [1, 1, 1], 10, [(0, 2), (2, 3)]),  # padding to the longest counts
-        ([9, 1, 1], [9, 1, 1], 10, [(0, 1), (1, 3)]),  # a pair above the budget stands alone
-    ],
-)
-def test_cut_batches(
-    recipe: SimpleNamespace, source: list[int], target: list[int], tokens: int, expected: list[tuple[int, int]]
-) -> None:
-    cuts = recipe.batches.cut_batches(np.array(source), np.array(target), tokens=tokens)
-    assert [(cut.start, cut.stop) for cut in cuts] == expected
-
-
-@pytest.mark.parametrize(
-    ("weights", "first", "second"),
-    [
-        ((1.0, 1.0), [1, 1, 1, 1], [1, 1]),
-        ((2.0, 0.5), [2, 2, 2, 2], [0, 1]),
-        ((1.5, 3.0), [1, 1, 2, 2], [3, 3]),
-        ((0.25, 1.0), [0, 0, 0, 1], [1, 1]),
-    ],
-)
-def test_a_round_draws_by_weight(
-    recipe: SimpleNamespace, weights: tuple[float, float], first: list[int], second: list[int]
-) -> None:
-    drawn = recipe.batches.sample_round([4, 2], weights, np.random.default_rng(3))
-    times = np.bincount(drawn, minlength=6).tolist()
-    assert (sorted(times[:4]), sorted(times[4:])) == (first, second)
-
-
-def plan(recipe: SimpleNamespace, *, seed: int = 1, index: int = 0) -> list[list[int]]:
-    source, target = np.arange(1, 41) % 7 + 1, np.arange(1, 41) % 5 + 1
-    batches = recipe.batches.plan_round(
-        sizes=[30, 10], weights=[1.0, 2.0], source=source, target=target, tokens=24, seed=seed, index=index
-    )
-    return [batch.tolist() for batch in batches]
-
-
-def test_the_plan_is_a_function_of_seed_and_round(recipe: SimpleNamespace) -> None:
-    assert plan(recipe) == plan(recipe)
-    assert plan(recipe) != plan(recipe, index=1)
-    assert plan(recipe) != plan(recipe, seed=2)
-    assert sorted(pair for batch in plan(recipe) for pair in batch) == sorted([*range(40), *range(30, 40)])
-
-
-def test_orthogonalise(recipe: SimpleNamespace) -> None:
-    matrix = torch.randn(6, 24, generator=torch.Generator().manual_seed(0))
-    for shape in (matrix, matrix.T):
-        values = torch.linalg.svdvals(recipe.optimizer.orthogonalise(shape))
-        assert values.min() > 0.6
-        assert values.max() < 1.3
 
 
 def test_the_encoder_agrees_with_the_tokenizer(recipe: SimpleNamespace, trained: Path, corpus: tuple[str, str]) -> None:
@@ -258,78 +125,6 @@ def test_text_comes_back_letter_for_letter(tokenizer: Any, text: str) -> None:
     for ids in (tokenizer(text, split_special_tokens=True), tokenizer(text_target=text, split_special_tokens=True)):
         assert tokenizer.unk_token_id not in ids.input_ids
         assert tokenizer.decode(ids.input_ids, skip_special_tokens=True) == text
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "expected"),
-    [
-        ("Tom wohnt in Rom.", "Tom lives in Rome.", ["Tom"]),
-        ("Seite 12 von 30", "Page 12 of 30", ["12", "30"]),
-        ("Tom sah Tom.", "Tom saw Tom.", []),
-        ("ein Hund", "a dog", []),
-    ],
-)
-def test_what_both_sides_share(recipe: SimpleNamespace, source: str, target: str, expected: list[str]) -> None:
-    assert recipe.copying.anchors(source, target) == expected
-
-
-def test_pairs_to_copy(recipe: SimpleNamespace) -> None:
-    """Both sides get the same, and the seed decides what."""
-    pairs = [("Tom wohnt in Rom.", "Tom lives in Rome.")] * 450
-    made = list(recipe.copying.augmented(pairs, seed=1, longest=100))
-    assert made == list(recipe.copying.augmented(pairs, seed=1, longest=100))
-    assert made != list(recipe.copying.augmented(pairs, seed=2, longest=100))
-    bare = [pair for pair in made if pair[0] == pair[1]]
-    lists = [pair for pair in made if " wohnt " not in pair[0] and pair[0] != pair[1]]
-    assert len(made) - len(bare) - len(lists) == 450
-    assert bare
-    joined = [pair for pair in made if pair[0].count(" wohnt in Rom.") == 2]
-    assert joined
-    assert all(target.count(" lives in Rome.") == 2 for _, target in joined)
-    plain = [(source, target) for source, target in made if "Tom" not in source and target.endswith(" lives in Rome.")]
-    copied = [
-        (source.removesuffix(" wohnt in Rom."), target.removesuffix(" lives in Rome.")) for source, target in plain
-    ]
-    same = [source for source, target in copied if source == target]
-    assert len(same) > 150
-    assert {sign for sign in "${}<>&=#%@_/|" if any(sign in text for text in same)} == set("${}<>&=#%@_/|")
-
-
-def test_lists_of_things(recipe: SimpleNamespace) -> None:
-    """Only the words around the things are translated."""
-    choose = recipe.copying.Chooser(1)
-    made = [recipe.copying.listed(choose) for _ in range(200)]
-    assert {source.split()[-2] for source, _ in made} >= {"und", "oder"}
-    for source, target in made:
-        first, joint, last = re.split(" (und|oder) ", source)
-        lead = next((words for words in recipe.copying.LEADS if words[0] and first.startswith(words[0])), ("", ""))
-        english = {"und": "and", "oder": "or"}[joint]
-        assert target == f"{lead[1]}{first.removeprefix(lead[0])} {english} {last}"
-
-
-def test_things_are_made_of_words_of_the_text(recipe: SimpleNamespace) -> None:
-    """Else a model translates such words wherever they stand."""
-    words = [f"wort{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(600)]
-    lexicon = recipe.copying.lexicon_of(" ".join(words[: 600 - rank]) for rank in range(600))
-    assert lexicon == tuple(words[200:])
-    pairs = [("Tom wohnt in Rom.", "Tom lives in Rome.")] * 300
-    made = recipe.copying.augmented(pairs, seed=1, longest=100, lexicon=lexicon)
-    assert any(word in source for source, _ in made for word in words[200:])
-
-
-@pytest.mark.parametrize(
-    ("source", "translation", "expected"),
-    [
-        ("Datei %1 in ${ordner} fehlt", "File %1 in ${ordner} is missing", (2, 2)),
-        ("%s und %s", "%s", (1, 2)),
-        ("& kde; mit --help", "& kde; with --hilfe", (1, 2)),
-        ('<x id="1"/> in /usr/lib/x', '<x id="2"/> in /usr/lib/x', (1, 2)),
-        ("siehe http://a.org/b", "see http://a.org/b.", (1, 1)),
-        ("in /usr/lib/x", "in /usr/lib/x.", (1, 1)),
-    ],
-)
-def test_what_was_kept(recipe: SimpleNamespace, source: str, translation: str, expected: tuple[int, int]) -> None:
-    assert recipe.measure.count_kept([source], [translation]) == expected
 
 
 def test_a_model_grows_and_says_nearly_the_same(
@@ -403,20 +198,6 @@ def test_a_killed_run_resumes_to_the_same_weights(
         assert torch.equal(broken["weights"][name], tensor), name
 
 
-def test_averaged_weights(recipe: SimpleNamespace, tmp_path: Path) -> None:
-    for position, value in enumerate((1.0, 2.0, 6.0)):
-        weight = torch.full((2,), value)
-        torch.save({"weight": weight, "tied": weight}, tmp_path / f"weights-{position}.pt")
-    average = recipe.checkpoint.average_weights(recipe.checkpoint.weight_files(tmp_path))
-    assert {name: tensor.tolist() for name, tensor in average.items()} == {"weight": [3.0, 3.0], "tied": [3.0, 3.0]}
-
-
-def test_split_by_resemblance(recipe: SimpleNamespace) -> None:
-    sample = recipe.split.count_words([["council", "votes"], ["the", "council"]] * 5)
-    lines = [["the", "council", "votes"], ["a", "dog", "runs"], ["council", "votes"], ["a", "cat", "runs"]]
-    assert recipe.split.resembles(lines, sample, rounds=3) == [True, False, True, False]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -441,16 +222,10 @@ def test_mistakes_are_one_clean_line(
         recipe.train.main([*arguments, "--output", str(tmp_path)])
 
 
-def test_unequal_files_are_refused(recipe: SimpleNamespace, tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("eins\nzwei\n", encoding="utf-8")
-    (tmp_path / "b").write_text("one\n", encoding="utf-8")
-    with pytest.raises(recipe.text.RecipeError, match="differ in their number of lines"):
-        list(recipe.text.read_pairs(tmp_path / "a", tmp_path / "b"))
-
-
 def test_the_readme_names_every_file_and_option(recipe: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
-    readme = (RECIPE / "README.md").read_text(encoding="utf-8")
-    assert [name for name in MODULES if f"`{name}.py`" not in readme] == []
+    folder = Path(recipe.train.__file__).parent
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert [file.name for file in folder.glob("*.py") if f"`{file.name}`" not in readme] == []
     with pytest.raises(SystemExit):
         recipe.train.main(["--help"])
     options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
@@ -464,8 +239,3 @@ def test_the_curve_has_a_line_for_each_corpus(recipe: SimpleNamespace, trained: 
     assert len(lines["mean"]) == sum(score["weights"] == "last" for score in scores)
     recipe.curve.draw(scores, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_text_is_written_into_a_folder_that_does_not_exist_yet(recipe: SimpleNamespace, tmp_path: Path) -> None:
-    recipe.copying.write_lines(tmp_path / "text" / "copy.source", ["a", "b"])
-    assert (tmp_path / "text" / "copy.source").read_text() == "a\nb\n"
