@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from bench.clients import Process, Questions, Tally, crowd, sampled, server
-from knnmt.service.access import Access, add_key
+from knnmt.service.access import Access, add_api_key
 
 GREEDY, MODEST = 32, 4  # clients that send too much, and that ask for a sentence now and then
 PAUSE = 1.0  # seconds between two sentences of a modest client
@@ -36,7 +36,7 @@ def flood(store: str | None, model: str | None, folder: Path, questions: Questio
     """Clients that do not wait, `rate` requests a second together."""
     folder.mkdir()
     names = [f"greedy {number}" for number in range(GREEDY)] + [f"modest {number}" for number in range(MODEST)]
-    keys = {name: add_key(folder / "keys.json", Access(name=name)) for name in names}
+    keys = {name: add_api_key(folder / "keys.json", Access(name=name)) for name in names}
     options = ("--api-keys", str(folder / "keys.json"), "--deadline", str(PATIENCE))
     with server(store, model, folder, *options) as process, sampled(process, 60 * minutes / SAMPLES) as megabytes:
         flooding = Flood(process, questions, keys)

@@ -3,7 +3,6 @@
 Serialising a parsed tree would change declarations, quotes, entities and line ends.
 """
 
-import codecs
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from xml.parsers import expat
 
 from knnmt.errors import DocumentError
 from knnmt.scanning.encodings import MARK, EncodedFile, known_by_mark
-from knnmt.text.inputs import open_binary
+from knnmt.text.inputs import codec_like_ascii, open_binary
 
 DEEPEST = 200  # elements inside each other: no document has as many, and nesting must not exhaust the stack
 BLOCK = 1 << 16
@@ -192,13 +191,10 @@ def encoding_of(beginning: bytes, marked: str | None, path: Path) -> str:
             return encoding
     match = DECLARATION.match(beginning.decode("latin-1"))
     name = match.group(1) if match else "utf-8"
-    try:
-        known = codecs.lookup(name).name
-        if "<?xml".encode(known) == b"<?xml":
-            return known
-    except (LookupError, UnicodeError):
-        pass
-    raise DocumentError(f"{path}: declares the encoding {name!r}, which cannot be read")
+    known = codec_like_ascii(name, "<?xml")
+    if known is None:
+        raise DocumentError(f"{path}: declares the encoding {name!r}, which cannot be read")
+    return known
 
 
 def check(document: XmlText, seen: Seen) -> None:

@@ -48,6 +48,15 @@ def reason_of(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
+def codec_like_ascii(name: str, sample: str) -> str | None:
+    """Python's name of an encoding that writes the sample as ASCII does; None for any other, or an unknown one."""
+    try:
+        known = codecs.lookup(name).name
+        return known if sample.encode(known) == sample.encode("ascii") else None
+    except (LookupError, UnicodeError):
+        return None
+
+
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes, decompressed if its name ends in .gz."""

@@ -1,6 +1,5 @@
 """Catalogues of gettext (PO), read entry by entry with polib."""
 
-import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 import polib
 
 from knnmt.errors import CorpusError
-from knnmt.text.inputs import LONGEST, open_binary, read_lines
+from knnmt.text.inputs import LONGEST, codec_like_ascii, open_binary, read_lines
 from knnmt.text.languages import same_language
 from knnmt.text.plurals import parsed_rule
 from knnmt.text.units import Languages, Unit
@@ -175,13 +174,10 @@ def charset_of(path: Path) -> str:
     name = match.group(1).decode("ascii") if match else "utf-8"
     if name == "CHARSET":  # a template that nobody filled in
         return "utf-8"
-    try:
-        known = codecs.lookup(name).name
-        if "msgid\n".encode(known) == b"msgid\n":
-            return known
-    except (LookupError, UnicodeError):
-        pass
-    raise CorpusError(f"{path}: its header names the encoding {name!r}, which cannot be read")
+    known = codec_like_ascii(name, "msgid\n")
+    if known is None:
+        raise CorpusError(f"{path}: its header names the encoding {name!r}, which cannot be read")
+    return known
 
 
 # Messages
