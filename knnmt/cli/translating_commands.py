@@ -110,15 +110,7 @@ def translate_documents(
     from knnmt.translate.document_runs import DocumentTranslator
 
     run = DocumentTranslator(translator, settings, report=report, show_progress=sys.stderr.isatty())
-    run.check(jobs)
-    for source, target in jobs:
-        if run.is_done(target):
-            errors.print(f"{target}: there already; nothing to resume")
-            continue
-        told = run.translate_one(run.open(source), target)
-        errors.print(f"{target}: {told}")
-    if report is not None:
-        run.report.write(report)
+    run.translate(jobs, say=lambda target, words: errors.print(f"{target}: {words}"))
 
 
 def translate_lines(translator: "Translator", as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import gzip
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -19,10 +19,16 @@ from knnmt.translate.document_settings import DocumentSettings
 from knnmt.translate.translator import Translator
 from knnmt.translate.unit_translator import UnitTranslator
 from knnmt.units.destinations import check_destinations, journal_of
-from knnmt.units.journal import Journal, content_of
+from knnmt.units.journal import FinishedFiles, Journal, content_of
 from knnmt.units.report import Report, check_report
 
 BLOCK = 512  # units translated together: what a kill can cost
+
+Say = Callable[[Path, str], None]
+
+
+def in_silence(target: Path, words: str) -> None:
+    """What came of a document is told nobody."""
 
 
 class DocumentTranslator:
@@ -44,20 +50,48 @@ class DocumentTranslator:
         self.units = UnitTranslator(translator, self.settings.unit_options(details=report is not None))
         self.report = Report()
 
-    def translate(self, jobs: Sequence[tuple[Path, Path]]) -> Report:
-        """Translate each source to its target."""
+    def translate(self, jobs: Sequence[tuple[Path, Path]], *, say: Say = in_silence) -> Report:
+        """Translate each source to its target; `say` is told in a few words what came of each."""
         check_destinations(jobs, force=self.settings.force, resume=self.settings.resume)
         self.check(jobs)
+        self.begin_again(jobs)
+        finished = None if self.report_file is None else FinishedFiles(self.report_file, self.plan())
+        if finished is not None:
+            finished.begin(resume=self.settings.resume)
         for source, target in jobs:
-            if not self.is_done(target):
-                self.translate_one(self.open(source), target)
-        if self.report_file is not None:
-            self.report.write(self.report_file)
+            if self.is_done(target):
+                self.pass_over(source, target, finished)
+                say(target, "there already; nothing to resume")
+            else:
+                say(target, self.translate_one(self.open(source), target, finished))
+        if finished is not None:
+            self.write_report(finished)
         return self.report
+
+    def begin_again(self, jobs: Sequence[tuple[Path, Path]]) -> None:
+        """What is written over is not done until then: a run that goes on with this one must know it."""
+        for source, target in jobs[1:]:
+            if target.exists() and not self.settings.resume:
+                Journal(target, self.plan(source)).begin(resume=False)
+
+    def pass_over(self, source: Path, target: Path, finished: FinishedFiles | None) -> None:
+        """A document that is done: the report has what an earlier run said of it."""
+        known = finished.of(target) if finished is not None else None
+        if known is None:
+            self.report.pass_over(source, target)
+        else:
+            self.report.include(known)
+
+    def write_report(self, finished: FinishedFiles) -> None:
+        """Written, unless nothing is known: then it was written before."""
+        assert self.report_file is not None
+        if not self.report_file.exists() or any(file["units"] is not None for file in self.report.files):
+            self.report.write(self.report_file)
+        finished.remove()
 
     def check(self, jobs: Sequence[tuple[Path, Path]]) -> None:
         """Of several documents, read each before the first is translated: none must fail after hours of work."""
-        for source, target in jobs[1:]:
+        for source, target in jobs if len(jobs) > 1 else []:
             if not self.is_done(target):
                 deque(self.open(source).units(), maxlen=0)
 
@@ -69,19 +103,22 @@ class DocumentTranslator:
         model = self.translator.translation_model
         return open_document(source, options=self.settings.document_options(model.source_lang, model.target_lang))
 
-    def translate_one(self, document: Document, target: Path) -> str:
+    def translate_one(self, document: Document, target: Path, finished: FinishedFiles | None) -> str:
         """Translate one document; in a few words, what came of it."""
         total = sum(1 for _ in document.units())  # a broken file is known before any work
-        journal = Journal(target, self.plan(document))
+        journal = Journal(target, self.plan(document.path))
         journal.begin(resume=self.settings.resume)
         if journal.heads is not None:
             self.units.aligner.heads = AligningHeads.from_json(journal.heads)
         with progress_bar(target.name, total, done=journal.done, show=self.show_progress) as advance:
             self.fill(document, journal, advance)
         write_durably(target, lambda file: write(document, journal, file, packed=is_gzipped(target)))
-        told = self.tell(document, target, journal)
+        report = told(document, target, journal)
+        if finished is not None:
+            finished.add(target, report)
         journal.remove()
-        return told
+        self.report.include(report)
+        return f"{report.units:,} units, {report.exact:,} from the memory, {len(report.doubtful):,} to look at"
 
     def fill(self, document: Document, journal: Journal, advance: Advance) -> None:
         """Translate what the journal does not have yet."""
@@ -91,25 +128,24 @@ class DocumentTranslator:
             journal.add(outcomes, None if heads is None else heads.to_json())
             advance(len(block), sum(outcome.tokens for outcome in outcomes))
 
-    def plan(self, document: Document) -> dict[str, Any]:
+    def plan(self, document: Path | None = None) -> dict[str, Any]:
         """What a run must have in common with the one that it goes on with."""
         mine = {name: value for name, value in asdict(self.settings).items() if name not in ("force", "resume")}
-        return {
-            "document": sha256_of(document.path),
+        return ({} if document is None else {"document": sha256_of(document)}) | {
             "model": self.translator.translation_model.fingerprint,
             "stores": [store.fingerprint for store in self.translator.stores],
             "settings": mine | {"details": self.units.options.details},
             "translation": {name: as_listed(value) for name, value in asdict(self.translator.settings).items()},
         }
 
-    def tell(self, document: Document, target: Path, journal: Journal) -> str:
-        """Enter a document into the report."""
-        exact, doubtful = self.report.exact, len(self.report.doubtful)
-        self.report.begin_file(document.path, target)
-        for unit, record in zip(document.units(), journal.records(), strict=True):
-            self.report.add(unit, record, content_of(record["target"]))
-        exact, doubtful = self.report.exact - exact, len(self.report.doubtful) - doubtful
-        return f"{journal.done:,} units, {exact:,} from the memory, {doubtful:,} to look at"
+
+def told(document: Document, target: Path, journal: Journal) -> Report:
+    """What there is to report of a document."""
+    report = Report()
+    report.begin_file(document.path, target)
+    for unit, record in zip(document.units(), journal.records(), strict=True):
+        report.add(unit, record, content_of(record["target"]))
+    return report
 
 
 def as_listed(value: Any) -> Any:

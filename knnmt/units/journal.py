@@ -1,7 +1,7 @@
-"""The progress of a document's translation on disk, so that a run that was killed can go on.
+"""The progress of a translation on disk, so that a run that was killed can go on.
 
-One line of JSON for each unit that is done, in order, after a line that says what the run was. Results are read back
-from it one by one, so that memory does not grow with the document.
+A document's journal has one line of JSON for each unit that is done, in order, after a line that says what the run was.
+Results are read back from it one by one, so that memory does not grow with the document.
 """
 
 import json
@@ -16,23 +16,22 @@ from knnmt.errors import SettingsError
 from knnmt.files import naming
 from knnmt.units.destinations import journal_of
 from knnmt.units.outcomes import UnitOutcome
+from knnmt.units.report import Report
 
 
-class Journal:
-    """The journal beside a file that is to be written."""
+class RunFile:
+    """A file of JSON lines that a run writes as it goes: its plan first, then records. What is written is on disk."""
 
-    def __init__(self, target: Path, plan: dict[str, Any]) -> None:
-        self.path = journal_of(target)
+    def __init__(self, path: Path, plan: dict[str, Any]) -> None:
+        self.path = path
         self.plan = plan
-        self.done = 0
-        self.heads: dict[str, Any] | None = None  # by which tags are placed: the same until the end
 
     def begin(self, *, resume: bool) -> None:
         """Start anew, or go on with a run that had the same plan."""
         if resume and self.path.is_file():
             self._go_on()
         else:
-            self._write([self.plan], mode="wb")
+            self.write([self.plan], mode="wb")
 
     def _go_on(self) -> None:
         whole = 0
@@ -41,16 +40,43 @@ class Journal:
                 record = whole_record(line)
                 if record is None:
                     break  # here the run was killed, or the machine's power failed
-                self._take(record, first=whole == 0)
+                if whole:
+                    self.take(record)
+                else:
+                    self._check(record)
                 whole += len(line)
         os.truncate(self.path, whole)
         if not whole:
-            self._write([self.plan], mode="wb")
+            self.write([self.plan], mode="wb")
 
-    def _take(self, record: dict[str, Any], *, first: bool) -> None:
-        if first and record != self.plan:
-            changed = ", ".join(name for name in self.plan if record.get(name) != self.plan[name])
+    def _check(self, plan: dict[str, Any]) -> None:
+        if plan != self.plan:
+            changed = ", ".join(name for name in self.plan if plan.get(name) != self.plan[name])
             raise SettingsError(f"--resume: {self.path} is of another run ({changed}); --force starts over")
+
+    def take(self, record: dict[str, Any]) -> None:
+        """A record of the run that this one goes on with."""
+        raise NotImplementedError
+
+    def write(self, records: Sequence[dict[str, Any]], *, mode: str = "ab") -> None:
+        with naming(self.path), self.path.open(mode) as file:
+            file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+class Journal(RunFile):
+    """The units of a document that are done, beside the file that is to be written."""
+
+    def __init__(self, target: Path, plan: dict[str, Any]) -> None:
+        super().__init__(journal_of(target), plan)
+        self.done = 0
+        self.heads: dict[str, Any] | None = None  # by which tags are placed: the same until the end
+
+    def take(self, record: dict[str, Any]) -> None:
         if "heads" in record:
             self.heads = record
         self.done += "target" in record
@@ -61,14 +87,8 @@ class Journal:
         if heads is not None and self.heads is None:
             self.heads = heads
             records.insert(0, heads)
-        self._write(records, mode="ab")
+        self.write(records)
         self.done += len(outcomes)
-
-    def _write(self, records: Sequence[dict[str, Any]], *, mode: str) -> None:
-        with naming(self.path), self.path.open(mode) as file:
-            file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
-            file.flush()
-            os.fsync(file.fileno())
 
     def records(self) -> Iterator[dict[str, Any]]:
         """What is known of each unit, in order."""
@@ -81,8 +101,30 @@ class Journal:
     def results(self) -> Iterator[UnitResult]:
         return (result_of(record) for record in self.records())
 
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+
+class FinishedFiles(RunFile):
+    """What a report tells of the documents that are finished, beside the report, until that is written itself."""
+
+    def __init__(self, report: Path, plan: dict[str, Any]) -> None:
+        super().__init__(journal_of(report), plan)
+        self.reports: dict[str, Report] = {}
+
+    def begin(self, *, resume: bool) -> None:
+        """Nothing is written before there is something to tell."""
+        if resume and self.path.is_file():
+            self._go_on()
+        else:
+            self.remove()
+
+    def take(self, record: dict[str, Any]) -> None:
+        self.reports[record["finished"]] = Report.from_state(record["report"])
+
+    def add(self, target: Path, report: Report) -> None:
+        begin = [] if self.path.exists() else [self.plan]
+        self.write([*begin, {"finished": str(target.resolve()), "report": report.state()}])
+
+    def of(self, target: Path) -> Report | None:
+        return self.reports.get(str(target.resolve()))
 
 
 def whole_record(line: bytes) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,15 @@ class Report:
     def begin_file(self, source: Path, target: Path) -> None:
         self.files.append({"source": str(source), "target": str(target), "units": 0})
 
+    def pass_over(self, source: Path, target: Path) -> None:
+        """A document that an earlier run finished, of which nothing is known."""
+        self.files.append({"source": str(source), "target": str(target), "units": None})
+
+    def include(self, other: "Report") -> None:
+        """All that another report tells."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
     def add(self, unit: DocumentUnit, record: dict[str, Any], target: Content) -> None:
         """One more unit, with what the journal knows of it."""
         why = reasons(record["flags"], record["confidence"])
@@ -98,6 +107,17 @@ class Report:
     @property
     def worst_first(self) -> list[ReportedUnit]:
         return sorted(self.doubtful, key=lambda unit: -unit.badness)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as JSON, for `from_state`."""
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {
+            "doubtful": [asdict(unit) for unit in self.doubtful]
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Report":
+        doubtful = [ReportedUnit(**unit | {"why": tuple(unit["why"])}) for unit in state["doubtful"]]
+        return cls(**state | {"flags": Counter(state["flags"]), "doubtful": doubtful})
 
     def to_json(self) -> dict[str, Any]:
         return {

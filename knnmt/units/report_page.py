@@ -39,7 +39,8 @@ def row(name: str, value: str) -> str:
 
 
 def file_item(file: dict[str, Any]) -> str:
-    return f"<li>{escape(file['source'])} → {escape(file['target'])}: {file['units']:,} units</li>"
+    units = "finished by an earlier run, not part of this report" if file["units"] is None else f"{file['units']:,} units"
+    return f"<li>{escape(file['source'])} → {escape(file['target'])}: {units}</li>"
 
 
 def unit(found: dict[str, Any]) -> str:

@@ -3,9 +3,11 @@
 import gzip
 import json
 import os
+import re
 import resource
 import signal
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,14 @@ class Shouting(Translator):
             raise KeyboardInterrupt
         self.seen += texts
         return [Translation(text, text.upper().replace("%S", "%s"), (1, 0), -0.5) for text in texts]
+
+
+class Forgetful(Shouting):
+    """Loses numbers, whatever stands for them."""
+
+    def translations(self, texts: Any, **_: Any) -> list[Translation]:
+        done = super().translations(texts)
+        return [replace(one, text=" ".join(re.sub(r"\W*\d\W*", " ", one.text).split())) for one in done]
 
 
 @pytest.fixture
@@ -112,6 +122,61 @@ def test_a_run_that_is_killed_goes_on(
     assert len(second.seen) == 4
     assert target.read_text() == text.read_text().upper()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_a_report_covers_what_was_finished_before_a_kill(
+    embedded: TranslationModel, text: Path, tmp_path: Path
+) -> None:
+    names = ["a.txt", "b.txt", "c.txt"]
+    (tmp_path / "out").mkdir()
+    for name in names:
+        (tmp_path / name).write_text(f"Zeile von {name}\nNummer 7 ist hier\n")
+    jobs = [(tmp_path / name, tmp_path / "out" / name) for name in names]
+
+    def run(texts: int, report: str, *, resume: bool = False) -> Any:
+        run = DocumentTranslator(
+            Forgetful(embedded, texts), DocumentSettings(resume=resume), report=tmp_path / f"out/{report}"
+        )
+        run.translate(jobs)
+        return json.loads((tmp_path / f"out/{report}").read_text())
+
+    whole = run(100, "whole.json")
+    assert [file["units"] for file in whole["files"]] == [2, 2, 2]
+    assert whole["totals"]["doubtful"] == 3
+    for _, target in jobs:
+        target.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        run(14, "r.json")
+    assert [target.exists() for _, target in jobs] == [True, True, False]
+    assert run(100, "r.json", resume=True) == whole
+    files = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert files == ["a.txt", "b.txt", "c.txt", "r.json", "whole.json"]
+    assert run(0, "r.json", resume=True) == whole  # nothing was done, and the report stays
+    new = run(0, "new.json", resume=True)
+    assert ([file["units"] for file in new["files"]], new["totals"]["units"]) == ([None] * 3, 0)
+
+
+def test_a_report_of_another_run_is_not_gone_on_with(
+    embedded: TranslationModel, text: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "b.txt").write_text("noch eine\n")
+    jobs = [(text, tmp_path / "out.txt"), (tmp_path / "b.txt", tmp_path / "out2.txt")]
+    with pytest.raises(KeyboardInterrupt):
+        DocumentTranslator(Shouting(embedded, texts=10), report=tmp_path / "r.json").translate(jobs)
+    settings = DocumentSettings(resume=True, paragraphs=True)
+    with pytest.raises(SettingsError, match=r"\.r\.json\.journal is of another run \(settings\)"):
+        DocumentTranslator(Shouting(embedded), settings, report=tmp_path / "r.json").translate(jobs)
+
+
+def test_what_was_to_be_written_over_is_not_done(embedded: TranslationModel, text: Path, tmp_path: Path) -> None:
+    jobs = [(text, tmp_path / "out.txt"), (text, tmp_path / "out2.txt")]
+    for _, target in jobs:
+        target.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        DocumentTranslator(Shouting(embedded, texts=5), DocumentSettings(force=True)).translate(jobs)
+    assert [target.read_text() for _, target in jobs] == ["old", "old"]
+    DocumentTranslator(Shouting(embedded), DocumentSettings(resume=True)).translate(jobs)
+    assert [target.read_text() for _, target in jobs] == [text.read_text().upper()] * 2
 
 
 def test_a_journal_with_a_broken_line_is_used_up_to_there(
