@@ -206,15 +206,19 @@ class UnitTranslator:
         gaps: list[tuple[str | Tag, ...]] = [(white(work.flat.gaps[0]),)]
         how = wrapping_of(work.flat) if work.unit.has_lines else None
         runs: list[Span] = []
+        meeting: list[int] = []  # gaps between pieces that have no space
         for piece, target in zip(work.pieces, targets, strict=True):
             if words and target.words:
                 gaps[-1] = (between(work.flat, piece.span[0], words[-1], target.words[0]),)
+                meeting += [] if white(gaps[-1]) else [len(words)]
             if is_wrapped(work.flat, piece.span):
                 runs.append((len(words), len(words) + len(target.words)))
             words += target.words
             gaps += target.gaps[1:]
         gaps[-1] = (white(work.flat.gaps[-1]),) if words else ("",)
         whole = Flat(tuple(words), tuple(gaps))
+        if meeting and not balance(work.flat.text(), whole.text()).holds:  # two pieces became another address
+            whole = Flat(whole.words, tuple((" ",) if at in meeting else gap for at, gap in enumerate(gaps)))
         return wrapped(whole, runs, how) if how else whole
 
     def content_of(self, work: UnitWork, target: Flat, links: Sequence[Matrix | None]) -> Content:

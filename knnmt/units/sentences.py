@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 
 from sentencex import segment
 
+from knnmt.text.scripts import is_spaceless
 from knnmt.units.flat import Flat, Span, white
 from knnmt.units.lines import ends_of_lines
 
@@ -19,7 +20,8 @@ def sentences(flat: Flat, language: str | None, *, has_lines: bool = False) -> l
     if not flat.words:
         return []
     ends = word_ends(flat)
-    cuts = {at for end in boundaries(flat.white_text(), language) if (at := ends.get(end)) is not None}
+    found = (ends.get(end) for end in boundaries(flat.white_text(), language))
+    cuts = {at for at in found if at is not None and parts(flat, at)}
     lines = {*ends_of_lines(flat)} if has_lines else set[int]()
     bounds = sorted((cuts | lines) - {0, len(flat.words)})
     return joined_to_text(flat, [*pairwise([0, *bounds, len(flat.words)])], lines)
@@ -44,6 +46,13 @@ def word_ends(flat: Flat) -> dict[int, int]:
         at = text.index(word, at) + len(word)
         ends[at] = number
     return ends
+
+
+def parts(flat: Flat, at: int) -> bool:
+    """Whether a sentence can end in a gap: not inside `Datentr.-Sektor`, where the splitter sees an end."""
+    if at in (0, len(flat.words)) or flat.is_apart(at):
+        return True
+    return is_spaceless(flat.words[at - 1][-1]) or is_spaceless(flat.words[at][0])
 
 
 def joined_to_text(flat: Flat, spans: list[Span], lines: Collection[int]) -> list[Span]:

@@ -90,6 +90,19 @@ def test_what_no_mask_saves_is_put_back_and_flagged(embedded: TranslationModel) 
     assert "placeholder restored" in result.flags
 
 
+def test_pieces_that_meet_make_no_other_placeholder(embedded: TranslationModel) -> None:
+    """Without a space between them, the second piece would become part of the first one's address."""
+
+    class Halving(UnitTranslator):
+        def pieces_of(self, work: Any) -> Any:
+            last = len(work.flat.words)
+            return (self.piece_of(work.flat, span, []) for span in ((0, last - 1), (last - 1, last)))
+
+    fake = Fake(embedded, {"Siehe https://a.org/x»": "See https://a.org/x", "Datei": "file"})
+    result = Halving(fake).translate(units_of("Siehe https://a.org/x»Datei"))[0]
+    assert shown(result.target) == "See https://a.org/x file"
+
+
 def test_nothing_to_translate_is_left_alone(embedded: TranslationModel) -> None:
     fake = Fake(embedded)
     results = UnitTranslator(fake).translate(units_of("12.5", "%s: {0}", "…", "<x/> 3"))
