@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -34,7 +35,8 @@ def open_html(path: Path, options: DocumentOptions) -> SplicedDocument:
     with open_binary(path) as binary:
         beginning = binary.read(BEGINNING).decode(file.encoding, "replace")
     language = LANGUAGE.search(beginning)
-    pieces = partial(document_pieces, cache(file.text), options, str(path))  # read twice at the same time, held once
+    page = cache(lambda: Page.of(file.text()))  # read twice at the same time, held once
+    pieces = partial(document_pieces, page, options, str(path))
     said = language.group(1) if language else None
     return SplicedDocument(path, "HTML", file.encoding, pieces, said, errors="xmlcharrefreplace")
 
@@ -52,16 +54,32 @@ def encoding_of(path: Path) -> str:
         raise DocumentError(f"{path}: names the encoding {name!r}, which cannot be read") from error
 
 
-def document_pieces(read: Callable[[], str], options: DocumentOptions, name: str) -> Iterator[Piece]:
-    text = read()
-    if text.startswith(MARK):
-        yield MARK
-    yield from html_pieces(text.removeprefix(MARK), options, name)
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A document's text, and its tokens with the number of the end tag of each element."""
+
+    mark: str  # of the byte order
+    text: str
+    tokens: TokenArrays
+    ends: "array[int]"
+
+    @classmethod
+    def of(cls, text: str) -> "Page":
+        mark = MARK if text.startswith(MARK) else ""
+        text = text.removeprefix(MARK)
+        tokens = TokenArrays(text)
+        return cls(mark, text, tokens, tokens.matching_ends())
 
 
-def html_pieces(text: str, options: DocumentOptions, name: str, line: int = 1) -> Iterator[Piece]:
+def document_pieces(read: Callable[[], Page], options: DocumentOptions, name: str) -> Iterator[Piece]:
+    page = read()
+    yield page.mark
+    yield from Walk(page, options, name).pieces()
+
+
+def html_pieces(text: str, options: DocumentOptions, name: str, line: int) -> Iterator[Piece]:
     """The pieces of a text in HTML; messages call its first line by a number."""
-    return Walk(text, options, name, line).pieces()
+    return Walk(Page.of(text), options, name, line).pieces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +107,9 @@ class Spelling:
 class Walk:
     """One pass over the tokens: stretches of inline markup between blocks are units."""
 
-    def __init__(self, text: str, options: DocumentOptions, name: str, line: int) -> None:
-        self.text, self.options, self.name = text, options, name
-        self.tokens = TokenArrays(text)
-        self.ends = self.tokens.matching_ends()
+    def __init__(self, page: Page, options: DocumentOptions, name: str, line: int = 1) -> None:
+        self.text, self.tokens, self.ends = page.text, page.tokens, page.ends
+        self.options, self.name = options, name
         self.silent: list[int] = []  # the ends of elements that are not to be translated, innermost last
         self.loud: dict[int, bool] = {}
         self.line, self.counted = line, 0

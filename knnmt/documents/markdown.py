@@ -1,10 +1,11 @@
 """Markdown: the text of paragraphs, headings, list items and table cells; code and front matter stay."""
 
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import accumulate, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,14 @@ FENCES = {"---": ("---", "..."), "+++": ("+++",)}  # of YAML and TOML
 
 def open_markdown(path: Path, options: DocumentOptions) -> SplicedDocument:
     file = open_text(path)
-    return SplicedDocument(path, "Markdown", file.encoding, partial(pieces, cache(file.text), options, str(path)))
+    outline = cache(partial(outlined, file.text))  # read twice at the same time, held once
+    return SplicedDocument(path, "Markdown", file.encoding, partial(pieces, outline, options, str(path)))
 
 
-def pieces(read: Callable[[], str], options: DocumentOptions, name: str) -> Iterator[Piece]:
-    text = read()
-    begin = front_matter_end(text)
-    yield text[:begin]
-    body = Body(text[begin:], options, name, text.count("\n", 0, begin))
-    yield from body.pieces()
+def pieces(read: Callable[[], "Outline"], options: DocumentOptions, name: str) -> Iterator[Piece]:
+    outline = read()
+    yield outline.before
+    yield from Body(outline, options, name).pieces()
 
 
 def front_matter_end(text: str) -> int:
@@ -67,26 +67,77 @@ class Block:
     """What the parser says of a block with text."""
 
     is_html: bool
-    content: str  # without what stands before its lines
+    encoded: bytes  # its content in UTF-8: as a string, a text with one emoji takes four bytes a letter
     first: int  # of its lines
     end: int
     in_table: bool
     markup: str  # `##` of a heading
 
+    @property
+    def content(self) -> str:
+        """Its text without what stands before its lines."""
+        return self.encoded.decode()
+
+
+class Sink(list[Token]):
+    """The parser's list of tokens, which keeps of each no more than its block: tokens take much memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: list[Block] = []
+        self.around = self.last = Token("", "", 0)
+
+    def append(self, token: Token) -> None:
+        """A token is complete when the next one comes."""
+        around, done = self.around, self.last
+        self.around, self.last = done, token
+        if done.map is not None and done.type in ("inline", "html_block") and done.content.strip():
+            is_html, in_table = done.type == "html_block", around.type in CELLS
+            block = Block(is_html, done.content.encode(), *done.map, in_table, around.markup)
+            self.blocks += parts_of(block)
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A document's text and its blocks. The inside of each is parsed when it is its turn."""
+
+    before: str  # byte order mark and front matter
+    text: str
+    starts: "array[int]"  # of its lines
+    blocks: list[Block]
+    references: dict[str, Any]  # what links by label need
+
+
+def outlined(read: Callable[[], str]) -> Outline:
+    text = read()
+    begin = front_matter_end(text)
+    before, text = text[:begin], text[begin:]
+    ends = (line.end() for line in LINE.finditer(text) if line.group())
+    sink, references = Sink(), dict[str, Any]()
+    markdown = parser()
+    markdown.block.parse(normalised(text), markdown, references, sink)
+    sink.append(Token("", "", 0))
+    return Outline(before, text, array("q", chain([0], ends)), sink.blocks, references)
+
+
+def normalised(text: str) -> str:
+    """The text as the parser takes it; the same object where that is how it stands."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
 
 class Body:
     """A document without its front matter."""
 
-    def __init__(self, text: str, options: DocumentOptions, name: str, lines_before: int) -> None:
-        self.text, self.options, self.name, self.lines_before = text, options, name, lines_before
-        self.parser, self.references = parser(), dict[str, Any]()
-        self.lines = [line for line in LINE.findall(text) if line]
-        self.starts = [0, *accumulate(map(len, self.lines))]
+    def __init__(self, outline: Outline, options: DocumentOptions, name: str) -> None:
+        self.outline, self.options, self.name = outline, options, name
+        self.text, self.starts = outline.text, outline.starts
+        self.lines_before = outline.before.count("\n")
+        self.parser = parser()
         self.cells: tuple[int, int] = (-1, 0)  # a line of a table, and the place up to which its cells have been found
 
     def pieces(self) -> Iterator[Piece]:
         done = 0
-        for block in self.blocks():
+        for block in self.outline.blocks:
             region = self.region_of(block)
             if region is None or region.start < done:
                 continue
@@ -95,26 +146,9 @@ class Body:
             done = region.end
         yield self.text[done:]
 
-    def blocks(self) -> list[Block]:
-        """All blocks; their inside is parsed one by one, since all of it at once would take much memory."""
-        tokens = self.parser.disable("inline").parse(self.text, self.references)
-        found = (
-            Block(
-                token.type == "html_block",
-                token.content,
-                token.map[0],
-                token.map[1],
-                around.type in CELLS,
-                around.markup,
-            )
-            for around, token in pairwise([Token("", "", 0), *tokens])
-            if token.map is not None and token.type in ("inline", "html_block") and token.content.strip()
-        )
-        return [part for block in found for part in parts_of(block)]
-
     def inside(self, content: str) -> list[Token]:
         children: list[Token] = []
-        self.parser.inline.parse(content, self.parser, self.references, children)
+        self.parser.inline.parse(content, self.parser, self.outline.references, children)
         return children
 
     def block(self, block: Block, region: Region) -> Iterator[Piece]:
@@ -134,7 +168,7 @@ class Body:
 
     def region_of(self, block: Block) -> Region | None:
         if block.is_html:
-            plain = "".join(line.strip() for line in self.lines[block.first : block.end])
+            plain = "".join(self.line(at).strip() for at in range(block.first, block.end))
             same = plain == "".join(line.strip() for line in block.content.splitlines())
             return Region(self.starts[block.first], self.starts[block.end], "\n") if same else None
         if block.in_table:
@@ -169,12 +203,15 @@ class Body:
 
     def place_in(self, content: str, line: int) -> int | None:
         content = content.strip()
-        place = self.text.rfind(content, self.starts[line], self.starts[line + 1]) if line < len(self.lines) else -1
+        place = self.text.rfind(content, self.starts[line], self.starts[line + 1]) if line + 1 < len(self.starts) else -1
         return place if place >= 0 else None
 
     def line_end(self, line: int) -> int:
         """Where the text of a line ends and its line end begins."""
-        return self.starts[line] + len(self.lines[line].rstrip("\r\n"))
+        return self.starts[line] + len(self.line(line).rstrip("\r\n"))
+
+    def line(self, number: int) -> str:
+        return self.text[self.starts[number] : self.starts[number + 1]]
 
 
 def parts_of(block: Block) -> Iterator[Block]:
@@ -197,7 +234,7 @@ def parts_of(block: Block) -> Iterator[Block]:
             is_open = True
     for group in groups:
         content = "\n".join(lines[group[0] : group[-1] + 1])
-        yield replace(block, content=without_mark(content, group[0]), first=block.first + group[0])
+        yield replace(block, encoded=without_mark(content, group[0]).encode(), first=block.first + group[0])
 
 
 def without_mark(content: str, at: int) -> str:
