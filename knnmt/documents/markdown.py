@@ -92,8 +92,8 @@ class Sink(list[Token]):
         around, done = self.around, self.last
         self.around, self.last = done, token
         if done.map is not None and done.type in ("inline", "html_block") and done.content.strip():
-            is_html, in_table = done.type == "html_block", around.type in CELLS
-            block = Block(is_html, done.content.encode(), *done.map, in_table, around.markup)
+            (first, end), is_html = done.map, done.type == "html_block"
+            block = Block(is_html, done.content.encode(), first, end, around.type in CELLS, around.markup)
             self.blocks += parts_of(block)
 
 
@@ -203,7 +203,9 @@ class Body:
 
     def place_in(self, content: str, line: int) -> int | None:
         content = content.strip()
-        place = self.text.rfind(content, self.starts[line], self.starts[line + 1]) if line + 1 < len(self.starts) else -1
+        if line + 1 >= len(self.starts):
+            return None
+        place = self.text.rfind(content, self.starts[line], self.starts[line + 1])
         return place if place >= 0 else None
 
     def line_end(self, line: int) -> int:

@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 TASK = re.compile(r"translation(?:_(\w+)_to_(\w+))?")
 WITHOUT_EFFECT = ("truncation", "clean_up_tokenization_spaces", "return_text")  # what they ask for is always done
-ALWAYS_ONE = ("num_return_sequences",)  # a translation for each text
 BLOCK = 64  # texts of a generator that are translated together, unless `batch_size` says otherwise
 
 Translated = list[dict[str, str]]
@@ -105,18 +104,22 @@ class TranslationPipeline:
         return self.translator.tokenizer
 
     @overload
-    def __call__(self, texts: str | list[str], *more: str, **options: Any) -> Translated: ...
+    def __call__(self, texts: str | list[str], *more: str, **options: Any) -> Translated | list[Translated]: ...
     @overload
     def __call__(self, texts: Iterable[str], **options: Any) -> Iterator[Translated]: ...
     def __call__(
         self, texts: str | Iterable[str], *more: str, batch_size: int | None = None, **options: Any
-    ) -> Translated | Iterator[Translated]:
-        """One dictionary for each text; of an iterable that is no list, a list of one for each, as it is asked for."""
+    ) -> Translated | list[Translated] | Iterator[Translated]:
+        """One dictionary for each text; of an iterable that is no list, a list of one for each, as it is asked for.
+
+        With `num_return_sequences` a list of so many for each text, the best first; for a single text, that list.
+        """
         size = batch_size or self.batch_size
         if isinstance(texts, str):
-            return self._translated([texts, *more], size, options)
+            done = self._translated([texts, *more], size, options)
+            return flat(done) if more else done[0]
         if isinstance(texts, list | tuple):
-            return self._translated(texts, size, options)
+            return flat(self._translated(texts, size, options))
         try:
             given = iter(texts)  # of a dataset, too, which may have no more than __getitem__
         except TypeError as error:
@@ -125,16 +128,25 @@ class TranslationPipeline:
 
     def _stream(self, texts: Iterator[str], size: int, options: dict[str, Any]) -> Iterator[Translated]:
         while block := list(islice(texts, size)):
-            for one in self._translated(block, None, options):
-                yield [one]
+            yield from self._translated(block, None, options)
 
-    def _translated(self, texts: Sequence[str], size: int | None, options: dict[str, Any]) -> Translated:
+    def _translated(self, texts: Sequence[str], size: int | None, options: dict[str, Any]) -> list[Translated]:
         for text in texts:
             if not isinstance(text, str):
                 raise SettingsError(f"pipeline: texts must be str, not {type(text).__name__}")
         size = size or max(1, len(texts))
         blocks = [texts[first : first + size] for first in range(0, len(texts), size)]
-        return [record(one) for block in blocks for one in self._translations(block, **options)]
+        return [done for block in blocks for done in self._records(block, **options)]
+
+    def _records(self, texts: Sequence[str], *, num_return_sequences: int = 1, **options: Any) -> list[Translated]:
+        beams = options.get("num_beams") or self.translator.settings.beam
+        if num_return_sequences < 1:
+            raise SettingsError(f"pipeline: num_return_sequences={num_return_sequences}: must be at least 1")
+        if num_return_sequences > beams:
+            told = f"num_return_sequences={num_return_sequences}: there are {beams} beams"
+            raise SettingsError(f"pipeline: {told}; give num_beams={num_return_sequences}")
+        done = self._translations(texts, **options)
+        return [records(one, self.translator.translation_model, num_return_sequences) for one in done]
 
     def _translations(
         self,
@@ -178,13 +190,20 @@ def generation_options(options: dict[str, Any], settings: Any) -> dict[str, Any]
     """What one call asks of generation, as the model's own configuration, `settings`, would say it."""
     asked = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT and value is not None}
     for name in asked:
-        if name.startswith("_") or name in ALWAYS_ONE or name not in vars(settings):
+        if name.startswith("_") or name not in vars(settings):
             raise SettingsError(f"pipeline: {name}= is not known here; attach_retrieval leaves generate to you")
     new = asked.pop("max_new_tokens", None)
     return asked if new is None else asked | {"max_length": new + 1}  # the start token counts
 
 
-def record(translation: Translation) -> dict[str, str]:
+def records(translation: Translation, model: TranslationModel, count: int) -> Translated:
+    """The best translations of a text, as many as were asked for."""
     if translation.cut:
         log.warning("a text is too long for the model; its end was not translated: %.60s…", translation.source)
-    return {"translation_text": translation.text}
+    others = [model.decode(tokens) for tokens in translation.others] or [translation.text] * (count - 1)
+    return [{"translation_text": text} for text in [translation.text, *others][:count]]
+
+
+def flat(done: list[Translated]) -> Translated | list[Translated]:
+    """Where each text has one translation, that itself and not a list of it."""
+    return [one for (one,) in done] if all(len(several) == 1 for several in done) else done

@@ -226,22 +226,24 @@ class Translator:
                 input_ids=ids,
                 attention_mask=mask,
                 num_beams=self.settings.beam,
+                num_return_sequences=self.settings.beam,
                 max_length=longest,
                 **model.generation,
             )
             outputs = [text_tokens(row, model) for row in rows.tolist()]
-            return [self._judged(ids[row : row + 1], tokens, longest) for row, tokens in enumerate(outputs)]
+            best = [outputs[first : first + self.settings.beam] for first in range(0, len(outputs), self.settings.beam)]
+            return [self._judged(ids[row : row + 1], several, longest) for row, several in enumerate(best)]
 
-    def _judged(self, ids: torch.Tensor, tokens: list[int], longest: int) -> Hypothesis:
-        """Given output tokens with their log-probability; source ids are [1, time]."""
-        model = self.translation_model
+    def _judged(self, ids: torch.Tensor, outputs: list[list[int]], longest: int) -> Hypothesis:
+        """The best of given outputs with its log-probability, and the others; source ids are [1, time]."""
+        model, (tokens, *others) = self.translation_model, outputs
         source = [token for token in ids[0].tolist() if token != model.padding]
         logits = model.network(**model.teacher_forcing([source], [tokens]), use_cache=False).logits
         logarithms = torch.log_softmax(logits[0, len(model.decoder_prefix) - 1 :].float(), dim=-1)
         total = float(logarithms.gather(1, torch.tensor(tokens, device=logits.device)[:, None]).sum())
         at_limit = len(model.decoder_prefix) + len(tokens) >= longest
         unfinished = at_limit and int(logarithms[-1].argmax()) != model.end_token
-        return Hypothesis(total / len(tokens), total, tokens, unfinished)
+        return Hypothesis(total / len(tokens), total, tokens, unfinished, tuple(map(tuple, others)))
 
     def _translation(self, text: str, output: Hypothesis, cut: bool) -> Translation:
         model = self.translation_model

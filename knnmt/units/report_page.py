@@ -39,7 +39,8 @@ def row(name: str, value: str) -> str:
 
 
 def file_item(file: dict[str, Any]) -> str:
-    units = "finished by an earlier run, not part of this report" if file["units"] is None else f"{file['units']:,} units"
+    count = file["units"]
+    units = "finished by an earlier run, not part of this report" if count is None else f"{count:,} units"
     return f"<li>{escape(file['source'])} → {escape(file['target'])}: {units}</li>"
 
 

@@ -55,6 +55,22 @@ class Forgetful(Shouting):
         return [replace(one, text=" ".join(re.sub(r"\W*\d\W*", " ", one.text).split())) for one in done]
 
 
+def stop(model: TranslationModel, source: Path, target: Path, texts: int) -> None:
+    """Translate so many texts of a document, and be interrupted."""
+    with pytest.raises(KeyboardInterrupt):
+        Shouting(model, texts=texts).translate_document(source, target)
+    assert not target.exists()
+
+
+def go_on(model: TranslationModel, source: Path, target: Path, texts: int) -> None:
+    """Go on with a run that was stopped, of which so many texts are left."""
+    second = Shouting(model)
+    second.translate_document(source, target, resume=True)
+    assert len(second.seen) == texts
+    assert target.read_text() == source.read_text().upper()
+    assert not journal_of(target).exists()
+
+
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     file = tmp_path / "in.txt"
@@ -75,23 +91,21 @@ def test_a_document_is_translated(embedded: TranslationModel, tmp_path: Path) ->
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.xlf", "b.xlf", "r.json"]
 
 
-def test_a_killed_run_goes_on(
-    embedded: TranslationModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "broken",
+    [b'{"target": ["cut o', b"\0" * 100 + b"\n"],  # a line without its end; zeros, as some file systems leave them
+)
+def test_a_stopped_run_goes_on(
+    embedded: TranslationModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bytes
 ) -> None:
     monkeypatch.setattr(document_runs, "BLOCK", 3)
     target = tmp_path / "out.txt"
-    with pytest.raises(KeyboardInterrupt):
-        Shouting(embedded, texts=7).translate_document(text, target)
-    assert not target.exists()
+    stop(embedded, text, target, texts=7)
     with journal_of(target).open("ab") as file:
-        file.write(b'{"target": ["cut o')  # a line that was not finished
+        file.write(broken)
     with pytest.raises(SettingsError, match="a run was stopped there; --resume goes on with it, --force starts over"):
         Shouting(embedded).translate_document(text, target)
-    second = Shouting(embedded)
-    second.translate_document(text, target, resume=True)
-    assert len(second.seen) == 4
-    assert target.read_text() == text.read_text().upper()
-    assert not journal_of(target).exists()
+    go_on(embedded, text, target, texts=4)
     third = Shouting(embedded)
     third.translate_document(text, target, resume=True)
     assert third.seen == []
@@ -117,10 +131,7 @@ def test_a_run_that_is_killed_goes_on(
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert not target.exists()
-    second = Shouting(embedded)
-    second.translate_document(text, target, resume=True)
-    assert len(second.seen) == 4
-    assert target.read_text() == text.read_text().upper()
+    go_on(embedded, text, target, texts=4)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.txt", "out.txt"]
 
 
@@ -156,9 +167,7 @@ def test_a_report_covers_what_was_finished_before_a_kill(
     assert ([file["units"] for file in new["files"]], new["totals"]["units"]) == ([None] * 3, 0)
 
 
-def test_a_report_of_another_run_is_not_gone_on_with(
-    embedded: TranslationModel, text: Path, tmp_path: Path
-) -> None:
+def test_a_report_of_another_run_is_not_gone_on_with(embedded: TranslationModel, text: Path, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("noch eine\n")
     jobs = [(text, tmp_path / "out.txt"), (tmp_path / "b.txt", tmp_path / "out2.txt")]
     with pytest.raises(KeyboardInterrupt):
@@ -177,21 +186,6 @@ def test_what_was_to_be_written_over_is_not_done(embedded: TranslationModel, tex
     assert [target.read_text() for _, target in jobs] == ["old", "old"]
     DocumentTranslator(Shouting(embedded), DocumentSettings(resume=True)).translate(jobs)
     assert [target.read_text() for _, target in jobs] == [text.read_text().upper()] * 2
-
-
-def test_a_journal_with_a_broken_line_is_used_up_to_there(
-    embedded: TranslationModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(document_runs, "BLOCK", 3)
-    target = tmp_path / "out.txt"
-    with pytest.raises(KeyboardInterrupt):
-        Shouting(embedded, texts=7).translate_document(text, target)
-    with journal_of(target).open("ab") as file:
-        file.write(b"\0" * 100 + b"\n")  # as some file systems leave it when the power fails
-    second = Shouting(embedded)
-    second.translate_document(text, target, resume=True)
-    assert len(second.seen) == 4
-    assert target.read_text() == text.read_text().upper()
 
 
 def test_a_file_that_cannot_grow_is_named(embedded: TranslationModel, tmp_path: Path) -> None:
@@ -227,8 +221,7 @@ def test_a_template_becomes_a_catalogue(embedded: TranslationModel, tmp_path: Pa
 
 def test_another_run_does_not_go_on(embedded: TranslationModel, text: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
-    with pytest.raises(KeyboardInterrupt):
-        Shouting(embedded, texts=0).translate_document(text, target)
+    stop(embedded, text, target, texts=0)
     with pytest.raises(SettingsError, match="is of another run \\(settings\\); --force starts over"):
         Shouting(embedded).translate_document(text, target, resume=True, paragraphs=True)
     Shouting(embedded).translate_document(text, target, force=True)
@@ -249,10 +242,7 @@ def test_a_full_disk_loses_nothing(
         with pytest.raises(OSError, match="No space left"):
             Shouting(embedded).translate_document(text, target, force=True)
     assert target.read_text() == "precious"
-    again = Shouting(embedded)
-    again.translate_document(text, target, resume=True)
-    assert again.seen == []
-    assert target.read_text() == text.read_text().upper()
+    go_on(embedded, text, target, texts=0)
 
 
 def test_gzipped_in_and_out(embedded: TranslationModel, tmp_path: Path) -> None:

@@ -68,6 +68,25 @@ def test_options_of_generate_hold_for_one_call(embedded: TranslationModel) -> No
     assert settings.to_dict() == before
 
 
+def test_several_translations_of_each_text(embedded: TranslationModel) -> None:
+    translate = knnmt.pipeline("translation", model=embedded.network, tokenizer=embedded.tokenizer, beam=4)
+    expected = [generated(embedded, text, beams=4, several=3) for text in TEXTS[:2]]
+    assert translate(TEXTS[0], num_return_sequences=3) == expected[0]
+    assert translate(TEXTS[:2], num_return_sequences=3) == translate(*TEXTS[:2], num_return_sequences=3) == expected
+    assert list(translate(iter(TEXTS[:2]), num_return_sequences=3)) == expected
+    assert translate(TEXTS[2:], num_return_sequences=3) == [[{"translation_text": ""}] * 3]
+    by_generate = translate(TEXTS[1], num_return_sequences=2, num_beams=2, no_repeat_ngram_size=2)
+    assert by_generate == generated(embedded, TEXTS[1], beams=2, several=2, no_repeat_ngram_size=2)
+    with pytest.raises(SettingsError, match="num_return_sequences=5: there are 4 beams; give num_beams=5"):
+        translate(TEXTS[0], num_return_sequences=5)
+
+
+def generated(model: TranslationModel, text: str, *, beams: int, several: int, **options: int) -> list[dict[str, str]]:
+    ids = model.tokenizer([text], return_tensors="pt")
+    rows = model.network.generate(**ids, num_beams=beams, num_return_sequences=several, **options)
+    return [{"translation_text": one} for one in model.tokenizer.batch_decode(rows, skip_special_tokens=True)]
+
+
 def test_languages_of_the_task_and_of_a_call() -> None:
     translate = knnmt.pipeline("translation_de_to_en", model=str(tiny_folder("m2m_100")), beam=1)
     model = translate.translator.translation_model
@@ -87,7 +106,7 @@ def test_languages_of_the_task_and_of_a_call() -> None:
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", odd=3), "odd= is not known"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))(["a", 3]), "must be str, not int"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))(3), "must be str, not int"),
-        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", num_return_sequences=2), "not"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", num_return_sequences=0), "be at"),
     ],
 )  # fmt: skip
 def test_wrong_calls(call: object, message: str) -> None:
