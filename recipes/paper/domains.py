@@ -10,9 +10,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from steps import Json, Steps, Text, cut, entries_of, options, row, said
-
-HALF = 1000  # lines of a dev text to tune on, where the rest must serve as test
+from steps import HALF, Json, Steps, Text, cut, entries_of, options, row, said
 
 
 class Domains:
@@ -35,13 +33,6 @@ class Domains:
         text = self.steps.text(f"{domain}/train", self.given.languages)
         return cut(text, self.given.output / "texts", f"{self.prefix}{domain}-{pairs}", 0, pairs) if pairs else text
 
-    def dev_and_test(self, domain: str) -> tuple[Text, Text]:
-        dev = self.steps.text(f"{domain}/dev", self.given.languages)
-        if has_test(self.given.corpora / domain, self.given.languages[0]):
-            return dev, self.steps.text(f"{domain}/test", self.given.languages)
-        folder, half = self.given.output / "texts", self.given.half
-        return cut(dev, folder, f"{domain}-dev-{half}", 0, half), cut(dev, folder, f"{domain}-test-{half}", half, None)
-
     def rows(self, domain: str) -> list[Json]:
         """All conditions of one test text."""
         conditions: dict[str, tuple[list[Path], Path]] = {"in-domain": ([self.stores[domain]], self.stores[domain])}
@@ -55,15 +46,11 @@ class Domains:
         return [self.row(domain, name, *condition) for name, condition in conditions.items()]
 
     def row(self, domain: str, condition: str, stores: list[Path], tuned_on: Path) -> Json:
-        dev, test = self.dev_and_test(domain)
+        dev, test = self.steps.dev_and_test(domain, self.given.languages, half=self.given.half)
         tuned = self.steps.tune(f"{domain}-with-{tuned_on.name}", tuned_on, dev)
         name = f"{domain}-with-{'-'.join(store.name for store in stores)}"
         entries = sum(entries_of(store) for store in stores)
         return row(self.steps.evaluate(name, stores, test, *tuned), test=domain, memory=condition, entries=entries)
-
-
-def has_test(folder: Path, language: str) -> bool:
-    return any((folder / f"test.{language}{ending}").is_file() for ending in ("", ".gz"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 Text = tuple[Path, Path]  # source and target
+HALF = 1000  # lines of a dev text to tune on, where the rest must serve as test
 Json = dict[str, Any]
 
 
@@ -68,6 +69,14 @@ class Steps:
         """`koran/train` in both languages, plain or gzipped."""
         return cast(Text, tuple(find(self.corpora / name, language) for language in languages))
 
+    def dev_and_test(self, domain: str, languages: Sequence[str], *, half: int = HALF) -> tuple[Text, Text]:
+        """A domain's texts; without a test text, the two parts of its dev text."""
+        dev = self.text(f"{domain}/dev", languages)
+        if has_test(self.corpora / domain, languages[0]):
+            return dev, self.text(f"{domain}/test", languages)
+        folder = self.output / "texts"
+        return cut(dev, folder, f"{domain}-dev-{half}", 0, half), cut(dev, folder, f"{domain}-test-{half}", half, None)
+
     def build(self, name: str, texts: Iterable[Text], *more: object) -> Path:
         """A store in OUTPUT/stores; an unfinished one is gone on with."""
         store, record = self.output / "stores" / name, self.record(f"build-{name}")
@@ -103,15 +112,26 @@ class Steps:
         return words(*chosen, *(("--certain", 1) if "certain" in tuned else ()))  # the paper asks at every step
 
     def evaluate(
-        self, name: str, stores: Sequence[Path], test: Text, *more: object, languages: Sequence[str] = ()
+        self,
+        name: str,
+        stores: Sequence[Path],
+        test: Text,
+        *more: object,
+        languages: Sequence[str] = (),
+        against: Path | None = None,
     ) -> Json:
-        """The base model and retrieval on a test text; a model of many languages must know which two they are."""
+        """The base model and retrieval on a test text; a model of many languages must know which two they are.
+
+        `against`: what the base model made of it, where that is known.
+        """
         chosen = [word for store in stores for word in ("--store", store)]
         source = ("--source-lang", languages[0]) if languages else ()
         command = ("evaluate", *chosen, *self.test_options(test), *more, *source)
         before = self.kept(f"evaluate-{name}", stores, *command)
         if before:  # by a version of this recipe that decoded the base model each time
             return before
+        if against:
+            return self.once(f"evaluate-{name}", stores, *command, "--against", against)
         base, printed = self.base(test, languages)
         compared = self.once(f"evaluate-{name}", stores, *command, "--against", base)
         return compared | {"base": printed["base"]}  # the same scores, and the speed
@@ -183,6 +203,10 @@ def find(stem: Path, language: str) -> Path:
     if found is None:
         sys.exit(f"{plain}: not there, and not as .gz; --corpora names the folder of parallel text")
     return found
+
+
+def has_test(folder: Path, language: str) -> bool:
+    return any((folder / f"test.{language}{ending}").is_file() for ending in ("", ".gz"))
 
 
 def made(store: Path) -> str:
