@@ -52,9 +52,12 @@ results: $(READY)
 	$(call RECIPE,downsampling) $(SIZE) $(CAPS)
 	$(call RECIPE,figures) $(FIGURES)
 	$(call RECIPE,multilingual) $(MULTILINGUAL)
+	$(call RECIPE,mixing) $(SIZE)
 	$(call RECIPE,finetuning) $(FINETUNING)
 	test -z "$(OPUS)" || $(call RECIPE,finetuning) $(FINETUNING) --name opus-mt --model "$(OPUS)" \
 		--languages zh en --train it-zh/train --test it-zh/test --foreign none
+	test -z "$(OPUS)" || $(call RECIPE,mixing) $(SIZE) --name mixing-opus-zh-en --model "$(OPUS)" \
+		--languages zh en --domains it-zh --foreign --pairs 5000
 	test -z "$(OPUS)" || $(call RECIPE,domains) $(SIZE) --name opus-mt --model "$(OPUS)" \
 		--languages zh en --domains it-zh --general none
 	$(BIN)/python recipes/paper/tables.py --output $(RESULTS)

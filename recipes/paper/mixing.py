@@ -15,8 +15,6 @@ from typing import Any
 
 from steps import HALF, Json, Steps, Text, cut, entries_of, find, options, said
 
-LANGUAGES = ("--source-lang", "--target-lang")
-
 
 class Mixing:
     """The memories, the texts, and each way to mix on them."""
@@ -42,20 +40,20 @@ class Mixing:
         texts = self.steps.text(f"{domain}/train", self.given.languages)
         name = f"{self.prefix}{domain}-mixing"
         limit = ("--limit", self.given.pairs) if self.given.pairs else ()
-        languages = [word for pair in zip(LANGUAGES, self.given.languages, strict=True) for word in pair]
-        return self.steps.build(name, [texts], *languages, *limit)
+        return self.steps.build(name, [texts], *limit)
 
     def dev_and_test(self, domain: str) -> tuple[Text, Text]:
         return self.steps.dev_and_test(domain, self.given.languages, half=self.given.half)
 
     def row(self, memory: str, text: str, store: Path, test: Text, kinds: str, against: Path | None = None) -> Json:
         """One text with each way to mix beside the model alone."""
-        name, languages = f"{store.name}-on-{text}", self.given.languages
-        printed = self.steps.evaluate(name, [store], test, "--mixing", kinds, languages=languages, against=against)
+        name = f"{store.name}-on-{text}"
+        printed = self.steps.evaluate(name, [store], test, "--mixing", kinds, against=against)
         scores = ("bleu", "chrf")
+        one = printed["knn"] | {"p_value": printed["p_value"], "signature": printed["signature"]["knnmt"]}
+        found = printed.get("mixing") or {kinds: one}  # several are compared, one is evaluated
         systems = {
-            kind: {name: found[name] for name in (*scores, "p_value", "signature")}
-            for kind, found in printed["mixing"].items()
+            kind: {name: known[name] for name in (*scores, "p_value", "signature")} for kind, known in found.items()
         }
         about = {"memory": memory, "text": text, "own": memory == text, "entries": entries_of(store)}
         base = {name: printed["base"][name] for name in scores}
@@ -70,9 +68,7 @@ class Mixing:
             return {}
         copy = copied(store, store.with_name(f"{store.name}-tuned"))
         chosen = self.steps.tune(copy.name, copy, dev)
-        printed = self.steps.evaluate(
-            f"{copy.name}-on-{domain}", [store], test, *chosen, languages=self.given.languages
-        )
+        printed = self.steps.evaluate(f"{copy.name}-on-{domain}", [store], test, *chosen)
         knn = printed["knn"]
         return {"tuned": {"bleu": knn["bleu"], "chrf": knn["chrf"], "options": " ".join(chosen)}}
 
@@ -82,7 +78,7 @@ class Mixing:
             return self.steps.text(name, self.given.languages), None
         whole = find(self.given.corpora / name, self.given.languages[0])
         lines, _ = cut((whole, whole), self.steps.output / "texts", name.replace("/", "-"), 0, self.given.sentences)
-        base, _ = self.steps.base((lines, lines), self.given.languages)
+        base, _ = self.steps.base((lines, lines), ())
         return (lines, base), base
 
 

@@ -87,9 +87,40 @@ def scored(row: Json, kind: str) -> str:
     return f"{row[f'{kind}_base']:.2f} → {row[f'{kind}_bleu']:.2f}" + ("" if p is None else f" ({p:.3f})")
 
 
+KINDS = ("learned", "fixed", "tuned", "paper", "robust", "adaptive")
+TITLES = {"fixed": "fixed, fitted to the memory", "tuned": "fixed, tuned on dev text"}
+
+
+def mixing(rows: list[Json]) -> str:
+    """Ways to mix, each as `BLEU, chrF`, first on text of the memories' own kind."""
+    systems = [row["systems"] | ({"tuned": row["tuned"]} if "tuned" in row else {}) for row in rows]
+    kinds = [kind for kind in KINDS if any(kind in known for known in systems)]
+    header = ("memory", "entries", "text", "model alone", *(TITLES.get(kind, kind) for kind in kinds))
+    lines = [
+        [
+            row["memory"],
+            f"{row['entries']:,}",
+            row["text"],
+            mixed(row["base"]),
+            *(mixed(known.get(kind)) for kind in kinds),
+        ]
+        for row, known in sorted(zip(rows, systems, strict=True), key=lambda pair: not pair[0]["own"])
+    ]
+    return table(header, lines)
+
+
+def mixed(scores: Json | None) -> str:
+    """With p, against the model alone, where the difference may be chance."""
+    if scores is None:
+        return "–"
+    p = scores.get("p_value", 0)
+    return f"{scores['bleu']:.2f}, {scores['chrf']:.2f}" + (f" (p {p:.2f})" if p >= SIGNIFICANT else "")
+
+
 TABLES: dict[str, Callable[[list[Json]], str]] = {
     "single_pair": comparison, "domains": domains, "opus-mt": comparison, "multilingual": comparison,
     "downsampling": downsampling, "figures": figures, "finetuning": finetuning, "finetuning-opus-mt": finetuning,
+    "mixing": mixing, "mixing-opus-zh-en": mixing, "mixing-opus-en-fr": mixing,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from knnmt.models.translation_model import load_model, load_weights
 from knnmt.retrieval.searchers import WIDER
 from knnmt.search.factories import automatic_factory
 from knnmt.search.index import TRAINING_KEYS_PER_CLUSTER
+from knnmt.store.datastore import Store
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "paper"
 MODULES = sorted(path.stem for path in RECIPE.glob("*.py"))
@@ -105,6 +106,11 @@ def results(recipe: SimpleNamespace, corpora: Path, tmp_path_factory: pytest.Tem
     recipe.multilingual.main([*places, *SMALL, *model])
     finetuning = ["--model", str(tiny_folder("marian")), "--pairs", "30", "--times", "0.02", "0.05", "--rates", "1e-3"]
     recipe.finetuning.main([*places, *SMALL, *finetuning])
+    kinds = ["--kinds", "learned,paper", "--foreign-kinds", "learned"]  # so small a store has no fitted values
+    recipe.mixing.main([*places, *SMALL, *kinds, "--domains", "koran", "law", "--half", "2"])
+    unreferenced = [*kinds, "--foreign", "general/flores-dev", "--unreferenced", "--no-tuned"]
+    unreferenced += ["--name", "mixing-opus-en-fr"]
+    recipe.mixing.main([*places, *SMALL, "--domains", "koran", "--pairs", "20", *unreferenced])
     return output
 
 
@@ -130,6 +136,29 @@ def test_fine_tuning_gets_the_datastores_time(recipe: SimpleNamespace, results: 
     assert [row["own_p"] is None for row in found] == [True, False, False, False, False]
     assert all({"own_bleu", "own_base", "foreign_bleu", "foreign_base"} <= set(row) for row in found)
     assert all(int(re.search(r"([\d,]+) updates", row["system"])[1]) >= 1 for row in found[1:3])
+
+
+def test_each_memory_on_its_own_text_and_on_others(recipe: SimpleNamespace, results: Path) -> None:
+    rows = recipe.steps.read_json(results / "results/mixing.json")["rows"]
+    assert [(row["memory"], row["text"], sorted(row["systems"]), "tuned" in row) for row in rows] == [
+        ("koran", "koran", ["learned", "paper"], True),
+        ("koran", "law", ["learned"], False),
+        ("koran", "newstest2017", ["learned"], False),
+        ("law", "law", ["learned", "paper"], True),
+        ("law", "koran", ["learned"], False),
+        ("law", "newstest2017", ["learned"], False),
+    ]
+
+
+def test_tuning_does_not_change_what_a_store_was_fitted_to(results: Path) -> None:
+    kept, copy = (Store.open(results / "stores" / name).manifest for name in ("koran-mixing", "koran-mixing-tuned"))
+    assert kept.tuned is None
+    assert copy.tuned is not None
+
+
+def test_a_text_without_translations_is_compared_with_the_model_alone(recipe: SimpleNamespace, results: Path) -> None:
+    rows = recipe.steps.read_json(results / "results/mixing-opus-en-fr.json")["rows"]
+    assert [(row["text"], row["base"]["bleu"]) for row in rows][1:] == [("flores-dev", 100.0)]
 
 
 def test_fine_tuning_learns_and_keeps_positions_as_they_are(recipe: SimpleNamespace) -> None:
@@ -161,10 +190,8 @@ def test_only_the_domain_s_own_memory(recipe: SimpleNamespace, results: Path, co
 
 def test_a_domain_without_test_text(recipe: SimpleNamespace, corpora: Path, tmp_path: Path) -> None:
     """The first lines of its dev text tune, the others test."""
-    given = SimpleNamespace(corpora=corpora, output=tmp_path, languages=["de", "en"], half=1)
     (tmp_path / "texts").mkdir()
-    domains = SimpleNamespace(given=given, steps=recipe.steps.Steps(corpora, tmp_path, "", 9, "1"))
-    texts = recipe.domains.Domains.dev_and_test(domains, "law")
+    texts = recipe.steps.Steps(corpora, tmp_path, "", 9, "1").dev_and_test("law", ["de", "en"], half=1)
     lines = (corpora / "law/dev.en").read_text(encoding="utf-8").splitlines(keepends=True)
     assert [text[1].read_text(encoding="utf-8") for text in texts] == [lines[0], "".join(lines[1:])]
 
@@ -202,7 +229,8 @@ def test_nothing_is_run_twice(recipe: SimpleNamespace, results: Path, corpora: P
 def test_the_base_model_is_decoded_once_for_all_memories(recipe: SimpleNamespace, results: Path) -> None:
     commands = [recipe.steps.read_json(file)["command"] for file in (results / "steps").glob("evaluate-*.json")]
     files = [Path(command[command.index("--against") + 1]) for command in commands]
-    assert (len(files), len(set(files))) == (12, 4)  # koran, newstest2017, and many in two directions
+    # koran, law, newstest2017, flores-dev, and many in two directions
+    assert (len(files), len(set(files))) == (22, 6)
     assert all(len(file.read_text(encoding="utf-8").splitlines()) == 2 for file in files)
     koran = recipe.steps.read_json(results / "results" / "domains.json")["rows"]
     assert len({(row["base"], row["base_chrf"], row["base_speed"]) for row in koran}) == 1
@@ -299,7 +327,7 @@ def test_tables(recipe: SimpleNamespace, results: Path, tmp_path: Path) -> None:
         assert len(re.findall(r"^\| koran \| in-domain \|.* 16\.30 → 19\.45 \|$", written, flags=re.MULTILINE)) == 1
         assert "| 16.30 → 17.99 |" in written
         assert written.count("python recipes/paper/domains.py --corpora corpora --sentences 2") == 1
-        for name in ("single_pair", "downsampling", "multilingual", "figures"):
+        for name in ("single_pair", "downsampling", "multilingual", "figures", "mixing"):
             section = section_of(written, name)
             assert "| --- |" in section
             assert "nrefs:1" in section
