@@ -68,6 +68,8 @@ def json_fields(body: bytes) -> Fields:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"Invalid request: the body is not JSON ({str(error)[:80]})") from error
+    if content is None:
+        return {}
     if not isinstance(content, dict):
         raise BadRequest("Invalid request: the body must be a JSON object")
     return content

@@ -24,12 +24,23 @@ SENT = {"q": TEXT, "source": "de", "target": "en"}
         {"data": SENT},
         {"files": {name: (None, value) for name, value in SENT.items()}},
         {"params": SENT},
+        {"params": SENT, "content": "null", "headers": {"content-type": "application/json"}},
         {"json": SENT | {"api_key": None, "apiKey": "", "unknown": [1], "alternatives": None}},
         {"json": SENT | {"source": "de_DE", "target": "en-GB"}},
         {"json": SENT | {"source": "de-AT", "target": "EN"}},
         {"json": {"q": TEXT, "target": "en"}},
     ],
-    ids=["json", "form", "multipart", "query", "nulls and strangers", "regions", "other regions", "no source"],
+    ids=[
+        "json",
+        "form",
+        "multipart",
+        "query",
+        "query and null",
+        "nulls and strangers",
+        "regions",
+        "other regions",
+        "no source",
+    ],
 )
 def test_every_way_to_send_gives_the_same_answer(client: TestClient, request_: dict[str, object]) -> None:
     answer = client.post("/translate", **request_)  # type: ignore[arg-type]
