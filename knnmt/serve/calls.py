@@ -12,7 +12,7 @@ from typing import TypeVar
 from fastapi import Request
 
 from knnmt.serve.fields import Fields, fields_of, key_in
-from knnmt.serve.settings import LOOPBACK, ServerSettings
+from knnmt.serve.settings import LOOPBACK, ServerSettings, host_in
 from knnmt.service.access import Access, Gate
 from knnmt.service.answers import Answer, Task
 from knnmt.service.failures import ApiError, TooLate
@@ -120,9 +120,16 @@ async def caller_of(request: Request, *, role: str = "translate", counted: bool 
     """Read the request and let its sender in, or not."""
     server: Server = request.app.state.server
     fields = await fields_of(request)
-    access = server.gate.admit(key_in(request, fields), counted=counted)
+    access = server.gate.admit(key_in(request, fields), counted=counted, elsewhere=elsewhere(request))
     access.need(role)
     return Caller(request, fields, access, await server.service())
+
+
+def elsewhere(request: Request) -> str | None:
+    """The address of a caller that is not on this machine, or that comes through a proxy under another name."""
+    address = request.client.host if request.client else ""
+    here = address in LOOPBACK and host_in(request.headers.get("host", "")) in LOOPBACK
+    return None if here else address
 
 
 async def while_connected(request: Request, work: Awaitable[Result]) -> Result:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knnmt.serve.calls import Server
-from knnmt.serve.settings import LOOPBACK
+from knnmt.serve.settings import LOOPBACK, host_in
 from knnmt.service.failures import TooLarge, where
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Guard:
     def refusal(self, headers: Headers) -> str | None:
         """Why a page on another site may not call: it would do so with the rights of whoever looks at it."""
         if self.keys is None and not self.settings.public:
-            name = host_of(f"//{headers.get('host', '')}")
+            name = host_in(headers.get("host", ""))
             if name not in (*LOOPBACK, *self.settings.hosts):
                 return f"this server has no keys and is not called {name!r}; see --allow-host"
         origin = headers.get("origin")
@@ -118,13 +118,6 @@ def as_meant(scope: Scope) -> Scope:
     """HEAD is GET whose answer's body the server leaves out; `http://host:5000/` + `/translate` is `/translate`."""
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     return {**scope, "method": method, "path": "/" + scope["path"].lstrip("/")}
-
-
-def host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 def limiting(receive: Receive, headers: Headers, limit: int) -> Receive:

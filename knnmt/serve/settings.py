@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from knnmt.errors import SettingsError
 from knnmt.service.limits import Limits
@@ -30,3 +31,11 @@ class ServerSettings:
                 f"--host {self.host}: other machines could reach a server without keys; "
                 "give --api-keys FILE, or --public if everyone may translate with it"
             )
+
+
+def host_in(header: str) -> str:
+    """The name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""

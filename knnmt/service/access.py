@@ -153,15 +153,19 @@ class Rates:
 
 @dataclass(slots=True)
 class Gate:
-    """Turns a key into what its owner may do; without a file of keys, everyone is `anyone`."""
+    """Turns a key into what its owner may do. Without a file of keys everyone on this machine is `anyone`.
+
+    Whoever comes from elsewhere without a key, through a proxy or with `--public`, may translate, and is told from
+    others by the address.
+    """
 
     keys: KeyFile | None
     anyone: Access
     rates: Rates = field(default_factory=Rates)
 
-    def admit(self, key: str | None, *, counted: bool = True) -> Access:
+    def admit(self, key: str | None, *, counted: bool = True, elsewhere: str | None = None) -> Access:
         if self.keys is None:
-            return self.anyone
+            return self.anyone if elsewhere is None else Access(name=f"{self.anyone.name} at {elsewhere}")
         if not key:
             raise BadRequest("Please contact the server operator to get an API key")
         access = self.keys.access_of(key)

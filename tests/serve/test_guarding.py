@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from serving import serving
+from serving import BASE, serving
 from starlette.testclient import TestClient
 
 from knnmt import Store
@@ -117,3 +117,31 @@ def test_a_deadline_is_a_clear_500(embedded: TranslationModel) -> None:
     with serving(embedded, settings=ServerSettings(limits=Limits(deadline=1e-9))) as client:
         answer = client.post("/translate", json=SENT)
     assert (answer.status_code, "deadline" in answer.json()["error"]) == (500, True)
+
+
+def test_whoever_comes_through_a_proxy_may_only_translate(embedded: TranslationModel, store: Store) -> None:
+    """Without keys it is this machine's own programs that may do everything."""
+    settings = ServerSettings(hosts=("translate.example",))
+    with serving(embedded, [("house", store.path)], settings) as client:
+        outside = {"host": "translate.example"}
+        assert client.post("/translate", data=SENT, headers=outside).status_code == 200
+        assert client.get("/v1/memories/house/export").status_code == 200
+        assert client.get("/v1/memories/house/export", headers=outside).status_code == 403
+
+
+def test_strangers_do_not_see_each_other_s_documents(embedded: TranslationModel, store: Store) -> None:
+    settings = ServerSettings(host="0.0.0.0", public=True)
+    with serving(embedded, [("house", store.path)], settings) as client:
+        other = client_from(client, "192.0.2.7")
+        files = {"file": ("text.txt", b"Haus")}
+        sent = client.post("/v1/documents", data={"source": "de", "target": "en"}, files=files).json()
+        assert [one["id"] for one in client.get("/v1/documents").json()] == [sent["id"]]
+        assert other.get("/v1/documents").json() == []
+        assert other.get(f"/v1/documents/{sent['id']}").status_code == 404
+
+
+def client_from(client: TestClient, address: str) -> TestClient:
+    """The same server, called from another machine."""
+    made = TestClient(client.app, base_url=BASE, raise_server_exceptions=False, client=(address, 1))
+    made.portal = client.portal  # the thread that the server runs in
+    return made
