@@ -121,6 +121,7 @@ def add_options_of_translating(group: Any) -> None:
         "--index", action="append", help="a FAISS factory; one more row for each store with such an index"
     )
     group.add_argument("--precision", action="append", help="one more row for each store in this precision")
+    group.add_argument("--mixing", action="append", help="one more row for each store with this kind of mixing")
     group.add_argument("--plot", type=picture, default=RESULTS.with_name("translating.png"), help="PNG or SVG")
 
 
@@ -139,6 +140,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         exact=arguments.exact,
         indexes=tuple(arguments.index or ()),
         precisions=tuple(arguments.precision or ()),
+        mixings=tuple(arguments.mixing or ()),
     )
 
 

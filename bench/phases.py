@@ -17,6 +17,7 @@ from knnmt.engine.network_decoder import NetworkDecoder
 from knnmt.engine.projection import AllLogits, LogitsByRows, Projection
 from knnmt.engine.stepping import Stepper
 from knnmt.mixing.fixed import FixedMixer
+from knnmt.mixing.head_mixer import HeadMixer
 from knnmt.mixing.mixture import Mixture
 from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher
 from knnmt.retrieval.searchers import IndexedEntries
@@ -33,7 +34,7 @@ PHASES: dict[str, list[tuple[Any, str]]] = {
     "search: clusters and codes": [(IndexedEntries, "search_index")],
     "search: distances from keys": [(IndexedEntries, "distances_by_keys")],
     "values looked up": [(StoreSearcher, "with_tokens")],
-    "mixing": [(Mixture, "best"), (FixedMixer, "mixture")],
+    "mixing": [(Mixture, "best"), (FixedMixer, "mixture"), (HeadMixer, "mixture"), (HeadMixer, "asks")],
 }  # fmt: skip
 REST = "beam bookkeeping, tokenizer, Python"
 

@@ -36,6 +36,6 @@ def by_generate(model: TranslationModel, texts: Sequence[str], beam: int) -> lis
 
 def by_knnmt(translator: Translator, texts: Sequence[str], beam: int) -> list[Translated]:
     settings = replace(translator.settings, beam=beam)
-    translator = Translator(translator.translation_model, translator.retriever, settings)
+    translator = Translator(translator.translation_model, translator.retriever, settings, translator.mixer)
     translations = translator.translations(texts, batch_tokens=ONE_BATCH)
     return [Translated(translation.text, len(translation.tokens)) for translation in translations]

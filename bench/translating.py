@@ -56,6 +56,7 @@ class Plan:
     exact: bool = False  # a second row for each store, with --exact
     indexes: tuple[str, ...] = ()  # one more row for each store and kind of index
     precisions: tuple[str, ...] = ()  # one more row for each store and precision
+    mixings: tuple[str, ...] = ()  # one more row for each store and kind of mixing
 
     def __post_init__(self) -> None:
         numbers = {"--sentences": [self.sentences], "--batch": self.batches, "--beam": self.beams}
@@ -80,6 +81,7 @@ class Row(NamedTuple):
     k: int | None = None
     exact: bool = False
     precision: str | None = None
+    mixing: str | None = None
     plain: tuple[str, ...] = ()  # fast paths that are left out
 
 
@@ -200,6 +202,8 @@ def rows_of_ours(plan: Plan, model: TranslationModel, folder: Path) -> dict[str,
             rows[f"knnmt, {name}, {factory}"] = Row(str(other), plan.k)
         for precision in plan.precisions:
             rows[f"knnmt, {name}, {precision}"] = Row(given, plan.k, precision=precision)
+        for kind in plan.mixings:
+            rows[f"knnmt, {name}, {kind}"] = Row(given, mixing=kind)
     if not plan.stores and not plan.source:
         memory = build_store(folder / "store", model, [demo_corpus("memory")])
         rows["knnmt, demo's memory"] = Row(str(memory.path))
@@ -218,7 +222,7 @@ def translator_of(row: Row, model: TranslationModel, retriever: LocalRetriever |
         return Translator(model, None, TranslateSettings(weight=0.0, precision=row.precision))
     store: Store = retriever.stores[0]
     check_fingerprint(store, store.manifest.model, model.fingerprint, model.name)
-    asked = TranslateSettings(k=row.k, exact=row.exact, precision=row.precision)
+    asked = TranslateSettings(k=row.k, exact=row.exact, precision=row.precision, mixing=row.mixing)
     return Translator.with_memory(model, retriever, asked)
 
 

@@ -17,11 +17,13 @@ from bench.apart import Answer
 from bench.bars import draw_bars
 from bench.peers import peers, write_datastore
 from bench.phases import phases
-from bench.systems import Translated, by_generate
+from bench.systems import Translated, by_generate, by_knnmt
 from bench.translating import Plan, measure, open_translators, prepare, share_threads, translating
-from knnmt import Store
+from knnmt import Store, Translator
 from knnmt.cli.demo import read_demo
 from knnmt.errors import SettingsError
+from knnmt.mixing.fixed import FixedMixer
+from knnmt.mixing.head_mixer import HeadMixer
 from knnmt.models.translation_model import TranslationModel
 from knnmt.switches import FAST_PATHS
 
@@ -115,6 +117,21 @@ def test_a_row_for_each_kind_of_index(store: Store, test_set: tuple[Path, Path],
     }
     assert all(one.translate(["Die Kette ist neu."])[0] for one in ours.values())
     assert Store.open(store.path).fingerprint == before
+
+
+@pytest.mark.usefixtures("without_ctranslate2")
+def test_what_mixes_is_what_the_store_decides(store: Store, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    """A system is given another beam and nothing else of it changes."""
+    plan = replace(small_plan(store, *test_set), stores=(f"named={store.path}",), mixings=("learned", "paper"))
+    ours = open_translators(plan, tmp_path)
+    assert [type(ours[f"knnmt, named{kind}"].mixer) for kind in ("", ", learned", ", paper")] == [
+        HeadMixer, HeadMixer, FixedMixer,
+    ]  # fmt: skip
+    translator, mixers = ours["knnmt, named, learned"], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Translator, "translations", lambda self, *_, **__: mixers.append(self.mixer) or [])
+        by_knnmt(translator, ["Eine Kette."], 2)
+    assert mixers == [translator.mixer]
 
 
 @pytest.mark.usefixtures("without_ctranslate2")
