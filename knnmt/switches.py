@@ -13,7 +13,7 @@ FAST_PATHS = {
     "packed": "linear layers multiply weights that oneDNN laid out beforehand",
     "direct": "a Marian network is run by its weights, without transformers' calls around them",
     "compiled": "a Marian decoder's step over few rows is one graph, run by ONNX Runtime",
-    "halves": "weights of a projection that are halves are read as such, for few rows",
+    "halves": "weights stored in half precision are read so by the projection, for few rows",
     "int8": "a large vocabulary is projected in int8 first; the best candidates are computed anew in float32",
     "centroids": "the nearest clusters are found by codes of their centroids",
 }
