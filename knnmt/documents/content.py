@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+ACCELERATORS = "&_"  # what programs mark them with; gettext's `_` and Qt's `&` cannot be told apart by a file's kind
+
 
 @dataclass(frozen=True, slots=True)
 class Tag:
@@ -37,6 +39,7 @@ class DocumentUnit:
     place: str  # for messages: "manual.xlf: unit 12"
     context: str | None = None  # msgctxt, id or name: the same text elsewhere may mean something else
     existing: Content | None = None  # an unfinished translation that the document has
+    accelerators: str = ""  # signs that may mark one, as in `&Datei`; a single sign is the one that the file names
     has_lines: bool = False  # its line breaks and runs of spaces are part of the text, and not of the file's layout
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from knnmt.documents.content import DocumentUnit, UnitResult, plain_text
+from knnmt.documents.content import ACCELERATORS, DocumentUnit, UnitResult, plain_text
 from knnmt.documents.document import DocumentOptions, Piece, Slot, SplicedDocument
 from knnmt.documents.plain import around
 from knnmt.errors import DocumentError
@@ -51,6 +51,12 @@ class Catalogue:
         return self.header.get("Language", "").partition("@")[0].strip() or self.options.target_lang or ""
 
     @property
+    def accelerators(self) -> str:
+        """The sign that the header names, as Lokalize and Translate Toolkit write it; else those that are in use."""
+        named = self.header.get("X-Accelerator-Marker")
+        return ACCELERATORS if named is None else named.strip()[:1]
+
+    @property
     def rule(self) -> PluralRule | None:
         return parsed_rule(self.header.get("Plural-Forms", "")) or usual_rule(self.language)
 
@@ -63,7 +69,7 @@ class Catalogue:
             if number == 0 and entry.statements:
                 yield from self.new_header(entry)
             if self.is_wanted(entry, rule):
-                message = Message(entry, self.options, f"{self.file.path}: line {entry.at}")
+                message = Message(entry, self.options, f"{self.file.path}: line {entry.at}", self.accelerators)
                 yield message.plural_slot(rule) if "msgid_plural" in entry.statements else message.slot()
             else:
                 yield "".join(entry.lines)
@@ -133,6 +139,7 @@ class Message:
     entry: Entry
     options: DocumentOptions
     place: str
+    accelerators: str
 
     def slot(self) -> Slot:
         source = self.entry.statements["msgid"]
@@ -158,7 +165,8 @@ class Message:
     def unit(self, source: Statement, target: Statement | None) -> DocumentUnit:
         existing = (target.text,) if target is not None and target.text.strip() else None
         context = self.entry.text_of("msgctxt")
-        return DocumentUnit(0, (around(source.text)[1],), self.place, context, existing, has_lines=True)
+        text = around(source.text)[1]
+        return DocumentUnit(0, (text,), self.place, context, existing, self.accelerators, has_lines=True)
 
     def written(self, keywords: list[tuple[str, Statement]], which: list[int], results: tuple[UnitResult, ...]) -> str:
         lines: list[str] = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from xml.sax.saxutils import escape, quoteattr
 
-from knnmt.documents.content import DocumentUnit, Match, UnitResult, plain_text
+from knnmt.documents.content import ACCELERATORS, DocumentUnit, Match, UnitResult, plain_text
 from knnmt.documents.document import DocumentOptions, Slot
 from knnmt.documents.passages import Passage, spliced
 from knnmt.documents.xliff_inline import SideReader
@@ -46,7 +46,7 @@ class Part:
     def units(self, place: str, has_lines: bool) -> Iterator[DocumentUnit]:
         for inner in self.passage.parts():
             old = self.existing.content if self.existing is not None and inner is self.passage else None
-            yield DocumentUnit(0, inner.content, place, self.context, old, has_lines)
+            yield DocumentUnit(0, inner.content, place, self.context, old, ACCELERATORS, has_lines)
 
     @property
     def count(self) -> int:

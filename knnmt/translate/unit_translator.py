@@ -20,6 +20,7 @@ from knnmt.translate.document_settings import UnitOptions as UnitOptions
 from knnmt.translate.pieces import UnitPiece, fitting, translate_pieces
 from knnmt.translate.translator import Translator
 from knnmt.units import doubts
+from knnmt.units.accelerators import Accelerator, with_accelerator, without_accelerator
 from knnmt.units.flat import Flat, Span, flattened, joined, white
 from knnmt.units.lines import hard_breaks, is_wrapped, line_ends, wrapped, wrapping_of
 from knnmt.units.links import Matrix, is_thing
@@ -39,10 +40,16 @@ class UnitWork:
 
     unit: DocumentUnit
     flat: Flat
+    accelerator: Accelerator | None = None  # that was taken out of it
     known: StoredSegment | None = None
     pieces: list[UnitPiece] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     near: list[Match] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, unit: DocumentUnit) -> "UnitWork":
+        source, accelerator = without_accelerator(unit.source, unit.accelerators)
+        return cls(unit, flattened(source), accelerator)
 
     @property
     def needs_links(self) -> bool:
@@ -68,7 +75,7 @@ class UnitTranslator:
 
     def outcomes(self, units: Sequence[DocumentUnit]) -> list[UnitOutcome]:
         """The same with what a report wants to know."""
-        works = [UnitWork(unit, flattened(unit.source)) for unit in units]
+        works = [UnitWork.of(unit) for unit in units]
         for work in works:
             work.known = self.known(work)
             work.pieces = [*self.pieces_of(work)]
@@ -79,10 +86,12 @@ class UnitTranslator:
         return [self.outcome(work, links.get(id(work))) for work in works]
 
     def known(self, work: UnitWork) -> StoredSegment | None:
-        """The pair of the memory that has this very source."""
+        """The pair of the memory that has this very source; with its accelerator, if there is one."""
         if self.options.exact_matches == "ignore" or not work.flat.words:
             return None
-        return self.lookup.exact(work.flat.text(), context=work.unit.context)
+        texts = [flattened(work.unit.source).text()] if work.accelerator else []
+        found = (self.lookup.exact(text, context=work.unit.context) for text in [*texts, work.flat.text()])
+        return next(filter(None, found), None)
 
     def is_taken(self, work: UnitWork) -> bool:
         """Whether the memory's own translation is the unit's."""
@@ -143,6 +152,8 @@ class UnitTranslator:
         pieces = [self.mended(work, piece, links[at] if links else None) for at, piece in enumerate(work.pieces)]
         target = self.target_of(work, [piece.target for piece in pieces])
         content = self.content_of(work, target, [piece.links for piece in pieces])
+        if work.accelerator and target.words:
+            content = with_accelerator(content, work.accelerator)
         tokens = sum(piece.tokens for piece in work.pieces)
         total = sum(piece.log_probability for piece in work.pieces)
         is_known = self.is_taken(work)

@@ -243,3 +243,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             document.write((capitals(unit) for unit in document.units()), out)
         peaks.append(peak[0])
     assert peaks[1] < peaks[0] * 1.5 + 100_000
+
+
+@pytest.mark.parametrize(
+    ("field", "signs"), [("", "&_"), ("X-Accelerator-Marker: ~\\n", "~"), ("X-Accelerator-Marker: \\n", "")]
+)
+def test_the_header_may_name_the_mark_of_accelerators(tmp_path: Path, field: str, signs: str) -> None:
+    document = f'msgid ""\nmsgstr "Language: en\\n{field}"\n\nmsgid "_Datei"\nmsgstr ""\n'
+    assert [unit.accelerators for unit in opened(tmp_path, "a.po", document).units()] == [signs]

@@ -103,6 +103,30 @@ def test_pieces_that_meet_make_no_other_placeholder(embedded: TranslationModel) 
     assert shown(result.target) == "See https://a.org/x file"
 
 
+def test_accelerators_are_not_seen_and_return(embedded: TranslationModel) -> None:
+    fake = Fake(embedded, {"Datei": "File", "Beenden": "Quit", "R&D": "R&D"})
+    texts = ["&Datei", "Bee_nden", "<b>&Datei</b>", "R&D", "_Datei %s"]
+    units = [replace(unit, accelerators="&_") for unit in units_of(*texts)]
+    results = [shown(result.target) for result in UnitTranslator(fake).translate(units)]
+    assert results == ["&File", "_Quit", "<b>&File</b>", "R&D", "_Datei %s"]
+    assert {*fake.seen} == {"Datei", "Beenden", "R&D", "Datei %s"}
+    assert shown(UnitTranslator(fake).translate(units_of("&Datei"))[0].target) == "&Datei"
+
+
+def test_a_memory_knows_labels_with_and_without_accelerator(embedded: TranslationModel, store: Store) -> None:
+    pairs = {"&Datei": "File (&1)", "Ansicht": "View", "Bild": "I&mage"}
+
+    class Memory:
+        def exact(self, text: str, **_: Any) -> Any:
+            return replace(store.segment(0), source=text, target=pairs[text]) if text in pairs else None
+
+    translator = UnitTranslator(Fake(embedded))
+    translator.lookup = Memory()  # type: ignore[assignment]
+    units = [replace(unit, accelerators="&_") for unit in units_of("&Datei", "A&nsicht", "_Ansicht", "&Bild")]
+    results = translator.translate(units)
+    assert [shown(result.target) for result in results] == ["File (&1)", "&View", "_View", "I&mage"]
+
+
 def test_nothing_to_translate_is_left_alone(embedded: TranslationModel) -> None:
     fake = Fake(embedded)
     results = UnitTranslator(fake).translate(units_of("12.5", "%s: {0}", "…", "<x/> 3"))
