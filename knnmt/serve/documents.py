@@ -138,8 +138,7 @@ async def begun(caller: Caller) -> Job:
     place = jobs.place()
     try:
         file = await received(upload, place, caller.service.limits.upload_bytes)
-        named = fields.get("stores")
-        stores = None if named is None else [str(one) for one in (named if isinstance(named, list) else [named])]
+        stores = stores_in(caller)
         pair = pair_for(caller, await asyncio.to_thread(jobs.beginning, place, file, DETECTED_FROM), stores)
         weight = number_in(fields, "weight", 0, 1)
         settings = {} if weight is None else {"weight": weight}
@@ -149,6 +148,14 @@ async def begun(caller: Caller) -> Job:
     except BaseException:
         jobs.discard(place)
         raise
+
+
+def stores_in(caller: Caller) -> list[str] | None:
+    """The memories that a form names; it can say that none is to be used by an empty one alone."""
+    named = caller.fields.get("stores")
+    if named is None:
+        return None
+    return [str(one) for one in (named if isinstance(named, list) else [named]) if one != ""]
 
 
 def pair_for(caller: Caller, text: str, stores: list[str] | None) -> LanguagePair:

@@ -58,6 +58,7 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
 @router.get("/languages")
 @router.post("/languages")
 async def languages(request: Request) -> list[dict[str, Any]]:
+    """The languages that this server has, each with those that it translates into."""
     caller = await caller_of(request, counted=False)
     return caller.service.languages(caller.access)
 
@@ -112,6 +113,7 @@ async def suggest(request: Request) -> dict[str, bool]:
 
 @router.post("/detect", openapi_extra=DETECT)
 async def detect_language(request: Request) -> list[dict[str, Any]]:
+    """The languages that a text may be in, the likeliest first."""
     caller = await caller_of(request)
     given = text_of(caller.fields, "q")
     caller.service.check_size([given])

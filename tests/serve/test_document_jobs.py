@@ -57,6 +57,13 @@ def test_a_file_in_a_translated_file_out(client: TestClient) -> None:
     assert client.get(f"/v1/documents/{job['id']}").status_code == 404
 
 
+@pytest.mark.parametrize(("stores", "exact"), [("house", 1), ("", 0)])
+def test_a_form_can_name_no_memory(client: TestClient, stores: str, exact: int) -> None:
+    known = client.get("/v1/memories/house/segments").json()["segments"][0]["source"]
+    state = ended(client, sent(client, "text.txt", known.encode(), stores=stores).json()["id"])
+    assert (state["state"], state["exact"]) == ("done", exact)
+
+
 def test_the_report_has_what_the_model_was_not_sure_of(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knnmt.units.report.UNSURE", 1.1)
     state = ended(client, sent(client, "text.txt", b"Das ist ein Elefant.").json()["id"])

@@ -11,12 +11,15 @@ function kind(schema) {
   if (whole.$ref) return whole.$ref.split("/").pop();
   if (whole.anyOf) return whole.anyOf.map(kind).join(" or ");
   if (whole.type === "array") return `list of ${kind(whole.items)}`;
-  return whole.enum?.join(", ") ?? whole.type ?? "anything";
+  return whole.enum?.join(", ") ?? (whole.type ? [whole.type].flat().join(" or ") : "anything");
 }
+
+/** A text whose parts between backticks are code. */
+const told = (text) => (text ?? "").split("`").map((part, number) => (number % 2 ? make("code", {}, part) : part));
 
 function table(rows, caption) {
   if (!rows.length) return null;
-  const cells = rows.map(([name, type, about]) => make("tr", {}, make("td", {}, make("code", {}, name)), make("td", {}, type), make("td", {}, about ?? "")));
+  const cells = rows.map(([name, type, about]) => make("tr", {}, make("td", {}, make("code", {}, name)), make("td", {}, type), make("td", {}, ...told(about))));
   return make("table", {}, make("caption", { className: "visually-hidden" }, caption), make("tbody", {}, ...cells));
 }
 
@@ -31,7 +34,7 @@ function operation(path, method, one) {
   const answer = one.responses["200"]?.content?.["application/json"]?.schema;
   const parameters = (one.parameters ?? []).map((given) => [given.name, kind(given.schema), given.description]);
   return make("details", {},
-    make("summary", {}, make("span", { className: "method" }, method.toUpperCase()), make("code", {}, path), ` ${one.description?.split("\n")[0] ?? one.summary}`),
+    make("summary", {}, make("span", { className: "method" }, method.toUpperCase()), make("code", {}, path), " ", ...told(one.description?.split("\n")[0] ?? one.summary)),
     ...[["Parameters", parameters], ["Body", fields(body)], ["Answer", fields(answer)]].flatMap(([title, rows]) => (rows.length ? [make("h3", {}, title), table(rows, title)] : [])));
 }
 

@@ -41,7 +41,7 @@ async function send(files) {
     form.append("target", $("target-language").value);
     const { settings, stores } = asked(server.memories);
     if (chosen.weight !== null) form.append("weight", settings.weight);
-    for (const name of stores ?? []) form.append("stores", name);
+    for (const name of stores?.length === 0 ? [""] : stores ?? []) form.append("stores", name); // an empty one: none
     $("documents-state").textContent = `Sending ${file.name}…`;
     try {
       await call("POST", "/v1/documents", { form });
