@@ -20,6 +20,7 @@ from knnmt.errors import ClusterError
 from knnmt.search.coarse import Assigned
 
 PATIENCE = 60.0  # seconds until an answer must be there, those included in which an actor comes back
+OPENING = 600.0  # the same for the first answer: processes start, libraries load, large files are opened
 PAUSE = 0.05  # seconds before a shard is asked again
 LARGE = 100_000  # bytes, from which on Ray would copy a request for every shard
 
@@ -70,23 +71,24 @@ class Shards:
 
     def entries(self) -> int:
         """How many they have together."""
-        return sum(self.ask("entries"))
+        return sum(self.ask("entries", patience=max(OPENING, self.patience)))
 
     def search(self, request: Request) -> list[list[ShardAnswer | None]]:
         """The answer of each shard."""
         is_large = request.queries.nbytes > LARGE and self.count > 1
         return self.ask("search", ray.put(request) if is_large else request)
 
-    def ask(self, method: str, *arguments: Any) -> list[Any]:
+    def ask(self, method: str, *arguments: Any, patience: float | None = None) -> list[Any]:
         """One answer of each shard, or an error."""
-        deadline = time.monotonic() + self.patience
+        patience = self.patience if patience is None else patience
+        deadline = time.monotonic() + patience
         answers: dict[int, Any] = {}
         waiting = {self.call(number, method, arguments): number for number in range(self.count)}
         while waiting:
             left = deadline - time.monotonic()
             ready = ray.wait(list(waiting), num_returns=len(waiting), timeout=max(0.0, left))[0] if left > 0 else []
             if not ready:
-                raise self.late(sorted(waiting.values()))
+                raise self.late(sorted(waiting.values()), patience)
             for call in ready:
                 number = waiting.pop(call)
                 try:
@@ -110,9 +112,9 @@ class Shards:
     def name(self, number: int) -> str:
         return f"shard {number + 1} of {self.count}"
 
-    def late(self, numbers: list[int]) -> ClusterError:
+    def late(self, numbers: list[int], patience: float) -> ClusterError:
         names = ", ".join(self.name(number) for number in numbers)
         return ClusterError(
-            f"{names}: no answer within {self.patience:g} s; it needs {self.memory / 1e6:,.0f} MB of memory "
+            f"{names}: no answer within {patience:g} s; it needs {self.memory / 1e6:,.0f} MB of memory "
             "on a machine of the cluster (`ray status` shows what there is)"
         )

@@ -60,6 +60,11 @@ def test_killed_actors_come_back_and_every_answer_is_whole(spread: ShardedRetrie
         same(spread.search(queries, 16), expected)
 
 
+def test_opening_may_take_longer_than_an_answer(cluster: Any, coded: Store) -> None:
+    """A new process alone takes longer than this to start."""
+    assert ShardedRetriever([coded], shards=1, patience=0.01).entries == coded.entries
+
+
 def test_a_shard_that_is_silent_is_named(cluster: Any, coded: Store) -> None:
     retriever = ShardedRetriever([coded], shards=2)
     stopped = pids(retriever)[1]
