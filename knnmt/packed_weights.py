@@ -1,6 +1,6 @@
-"""Products with weights that were laid out beforehand as the processor reads them: two to four times as fast.
+"""Products with weights that are laid out in advance for the processor: two to four times as fast.
 
-oneDNN does it. PyTorch's own compiler calls it in the same way, by names that are not promised to stay; where they are
+oneDNN does it. PyTorch's own compiler calls oneDNN in the same way, through functions that are not public. If they are
 missing, weights are multiplied as they are.
 """
 

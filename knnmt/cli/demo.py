@@ -1,4 +1,7 @@
-"""The demo: the whole path on the embedded model, with a translation memory for e-bike manuals. All computed here."""
+"""The demo: build, translate, evaluate and explain with the embedded model and a memory of e-bike manuals.
+
+Nothing that it shows is stored in advance.
+"""
 
 import shutil
 import tempfile

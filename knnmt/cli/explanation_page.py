@@ -1,4 +1,4 @@
-"""An explanation as one HTML file: the words of the translation to choose from, and the memory behind each."""
+"""An explanation as one HTML file: select a word of the translation to see what the memory contributed to it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""An explanation in a terminal: a block for each word, or for each token, at any width."""
+"""Prints an explanation to a terminal of any width: one block for each word, or for each token."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the command line shows of a datastore. It needs neither a model nor FAISS, so that it is there at once."""
+"""What the command line shows of a datastore. It imports neither models nor FAISS, so that it starts at once."""
 
 from collections.abc import Sequence
 from typing import Any

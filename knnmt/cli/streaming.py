@@ -1,6 +1,6 @@
-"""Reads lines from a pipe in blocks: as many as are available, without waiting for more.
+"""Reads lines from a pipe in blocks: all lines that are available, without waiting for more.
 
-A file is translated in large batches. A program that sends one line and waits gets its answer.
+A file is then translated in large batches, and a program that sends one line and waits gets its answer.
 """
 
 import os

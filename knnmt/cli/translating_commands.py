@@ -1,4 +1,4 @@
-"""The commands that translate, and say why."""
+"""The commands that translate, explain translations and look up sentences."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
-"""Shards as actors of Ray: each batch is asked of all of them, and the answer is whole or an error.
+"""Shards as Ray actors: each batch is sent to all of them, and the answer is complete or an error.
 
-An actor that dies is started again by Ray, on another machine where its own is gone, opens its share of the stores and
-is asked again. What does not come back in time is an error that names the shard.
+Ray restarts an actor that dies, on another machine if its own is gone. The actor opens its part of the stores again,
+and the query is repeated. If an answer does not arrive in time, the error names the shard.
 """
 
 import os

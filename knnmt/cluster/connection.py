@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one on this machine, and what its failures mean to a user."""
+"""Joins a Ray cluster or starts one on this machine, and turns Ray's failures into our errors."""
 
 import os
 import re

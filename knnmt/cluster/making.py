@@ -1,7 +1,7 @@
-"""What a worker does for a build: a part out of a slice, or the clusters of a part's keys. It leaves a file.
+"""What a worker does for a build: it makes a part from a slice, or finds the clusters of a part's keys.
 
-Whatever is written goes to a name of the attempt's own and is then renamed. So it does no harm when a worker that was
-thought dead goes on beside the one that took its place.
+A result is written under a name of this attempt and then renamed. So a worker that was believed dead does no harm if it
+is still running beside its replacement.
 """
 
 import shutil

@@ -1,6 +1,6 @@
-"""One shard of some stores: of every index a range of its entries, in memory here and nowhere else.
+"""One shard of some stores: it holds a range of the entries of every index in memory.
 
-A shard knows nothing of Ray. It gives candidates; whoever asks all shards chooses the nearest among them.
+A shard knows nothing of Ray. It returns candidates; the caller asks all shards and chooses the nearest.
 """
 
 from collections.abc import Callable, Sequence

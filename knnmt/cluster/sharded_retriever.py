@@ -1,7 +1,7 @@
-"""Stores whose entries are spread over actors, searched as one: the second implementation of `Retriever`.
+"""A `Retriever` over stores whose entries are distributed over actors.
 
-Clusters are found here, by the one quantiser of each index. Every shard looks into its part of these clusters. The
-candidates of all shards are chosen among as local search chooses, so that neighbours are the same, bit for bit.
+Clusters are found here, by the one quantiser of each index. Every shard searches its part of these clusters. The
+neighbours are chosen from the candidates of all shards as in local search, so they are the same, bit for bit.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Slices of a corpus as files: what a worker needs to make a part, and nothing else."""
+"""Slices of a corpus as files. A slice holds what a worker needs to make a part."""
 
 import json
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""A build whose parts are made by the workers of a Ray cluster.
+"""Builds a store with the workers of a Ray cluster.
 
-This process reads the corpus, cuts it into slices and writes each as a file; a task makes a part of it. Parts come into
-place in their order, so that the folder is at any moment that of a build on one machine, which either kind of build can
-go on with. Ray starts a task again whose worker or machine died.
+This process reads the corpus, cuts it into slices and writes each to a file; a task makes a part of it. Parts are put
+in place in their order. So the folder always looks like that of a build on one machine, and either kind of build can
+resume it. If a worker or machine dies, Ray starts its task again.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""A network's cross-attention over given translations: which source tokens each target token looked at.
+"""A network's cross-attention over given translations: which source tokens each target token attended to.
 
-Fused attention returns no weights. So the network runs with its plain attention for the time of one pass, whose results
-are the same but for rounding.
+Fused attention returns no weights. The network therefore uses its plain attention during this pass; results differ only
+by rounding.
 """
 
 from collections.abc import Iterator, Sequence

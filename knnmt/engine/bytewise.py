@@ -1,6 +1,6 @@
-"""Products of bytes: a good deal faster than those of single precision, and off by about a hundredth.
+"""Matrix products of int8 numbers: faster than in single precision, with errors of about one per cent.
 
-Each row is scaled by itself, so that its result does not depend on the rows beside it.
+Each row has its own scale, so its result does not depend on the other rows.
 """
 
 import warnings

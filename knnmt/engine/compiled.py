@@ -1,7 +1,9 @@
-"""A Marian decoder whose step is one graph, run by ONNX Runtime: for few rows, where calls cost as much as products.
+"""A Marian decoder that runs each step as one graph in ONNX Runtime, for small batches.
 
-The graph is made of the network's own weights in a moment, so no file of it is kept. It is made once a model has had a
-number of small batches, because making it takes as long as a few sentences.
+With few rows, calls cost as much as the products.
+
+The graph is made from the network's own weights in memory, and no file is kept. Making it takes as long as translating
+a few sentences, so it is made only after a model has run several small batches.
 """
 
 import time

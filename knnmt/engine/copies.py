@@ -1,4 +1,4 @@
-"""Packed copies of a network's linear layers: of each layer one copy at most."""
+"""Packed copies of a network's linear layers, at most one of each layer."""
 
 from collections.abc import Iterable
 

@@ -1,10 +1,10 @@
-"""The seam between beam search and a network: what runs a decoder, and what comes of it.
+"""The seam between beam search and a network: `Decoder` runs the decoder step by step.
 
 | implementation | runs |
 |---|---|
 | `network_decoder.NetworkDecoder` | any Hugging Face network, by its own forward pass |
 | `marian.MarianDecoder` | a Marian network, by its weights |
-| `compiled.CompiledDecoder` | a Marian network's few rows, as one graph of ONNX Runtime |
+| `compiled.CompiledDecoder` | a Marian network with few rows, as one graph of ONNX Runtime |
 """
 
 from typing import NamedTuple, Protocol

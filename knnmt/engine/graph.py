@@ -1,7 +1,7 @@
-"""A Marian decoder's step as one graph of ONNX operators, whose weights are the network's own memory.
+"""A Marian decoder's step as one graph of ONNX operators over the network's own weights in memory.
 
-`order` says which row of the step before each row continues, so that beams change places inside the graph. The keys and
-values of a layer's past come in and go out as `keys0`, `values0` and so on, [rows, heads, time, width].
+The input `order` says which row of the previous step each row continues, so the graph reorders the beams. The past keys
+and values of each layer are inputs and outputs named `keys0`, `values0` and so on, [rows, heads, time, width].
 """
 
 from collections.abc import Sequence

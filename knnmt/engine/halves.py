@@ -1,7 +1,7 @@
-"""Products with weights that are halves: read as halves they take half of the memory's time, and nothing is rounded.
+"""Products with weights in half precision: reading them takes half the memory bandwidth, and nothing is rounded.
 
-Many models are kept in half precision, the embedded one too. Their weights are loaded into single precision, but lose
-nothing when they are written as halves again. Only weights are: states and sums stay in single precision.
+Many models are stored in half precision, such as the embedded one. Their weights are loaded in single precision, and
+converting them back loses nothing. States and sums stay in single precision.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
-"""A Marian model run by its own modules but without the layers of calls around them, its decoder step by step.
+"""Runs a Marian model step by step by its own modules, without the calls of transformers around them.
 
-Marian models are what most people translate with, and small: what transformers does around a step of theirs takes as
-long as the step. Queries, keys and values of self-attention are one product here, and so are the keys and values of a
-source.
+Marian models are small and widely used. The calls around a step take as long as the step itself. Here the queries, keys
+and values of self-attention are one product, and so are the keys and values of a source.
 """
 
 from collections.abc import Callable

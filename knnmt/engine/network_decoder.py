@@ -1,7 +1,7 @@
 """Any Hugging Face network as a decoder, run by its own forward pass.
 
-Each sentence's cross-attention keys are kept once where the architecture allows it, and all its beams attend to them
-together. Once our projection is known to equal the network's, the network stops before its own.
+If the architecture allows it, the cross-attention keys of a sentence are stored once and all its beams attend to them.
+Once our projection has been shown to equal the network's, the forward pass stops before the network's own projection.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A network whose linear layers multiply packed weights."""
+"""Lets the linear layers of a network multiply packed weights inside a context manager."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator

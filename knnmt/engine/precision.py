@@ -1,4 +1,4 @@
-"""In which precision a network's linear layers multiply: `float32`, or `bfloat16` where the processor has it.
+"""The precision in which a network's linear layers multiply: `float32`, or `bfloat16` if the processor supports it.
 
 Attention, norms and the projection stay in float32. int8 is not offered: in batches, 8-bit weights are slower here than
 float32 (docs/performance.md).

@@ -1,10 +1,9 @@
-"""From the decoder's states to the best next tokens: the largest product of a step, with no pass over it too many.
+"""From decoder states to the best next tokens: the largest product of a step.
 
-There are two ways. The exact one is the model's own projection, by packed weights where there are such. The quick one
-finds candidates by a product of bytes and computes those few anew in single precision; the sum over the whole
-vocabulary is corrected by what the candidates were off. A large vocabulary is projected for a few rows at a time, so
-that their logits are still in the processor's cache when the best are chosen. A row's result does not depend on the
-rows beside it.
+There are two ways. The exact one is the model's own projection, with packed weights if possible. The quick one finds
+candidates by an int8 product and computes these again in single precision; the sum over the whole vocabulary is
+corrected by the error of the candidates. A large vocabulary is projected for a few rows at a time, so that their logits
+are still in the processor's cache when the best are chosen. A row's result does not depend on the other rows.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What is kept for a network: its lock, its packed weights, its projection, and what was judged about it.
+"""What is kept for a network: its lock, its packed weights, its projection, and which fast paths suit it.
 
-The network itself carries it, so that it goes when the network goes. A copy of the network starts with its own.
+It is an attribute of the network and is freed with it. A copy of the network gets a runtime of its own.
 """
 
 import logging

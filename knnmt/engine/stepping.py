@@ -1,7 +1,7 @@
-"""A decoder run step by step over the beams of some sentences: keys and next tokens come back from each step.
+"""Runs a decoder step by step over the beams of some sentences. Each step returns keys and next tokens.
 
-The encoder runs once; the decoder is run by the fastest way that gives what the network gives; the projection is done
-here, for the last token alone.
+`Stepper.choose_paths` decides which fast paths run the network. The encoder runs once. The projection is computed here,
+for the last token only.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Short hashes of sentences: how a known one is suspected without reading any text; the text decides."""
+"""Short hashes of sentences. Equal hashes are only a hint that a sentence is known; the texts must be compared."""
 
 from hashlib import blake2b
 

@@ -1,4 +1,4 @@
-"""One part out of several that stand side by side, without what was removed from them; block by block."""
+"""Joins several adjacent parts into one, without what was removed from them, block by block."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a store is now: its manifest, which names every file of it. docs/store.md has the details."""
+"""The manifest: the current state of a store, with the names of all its files. docs/store.md has the details."""
 
 import json
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""Stores of earlier formats, read as if they had been written in the later ones.
+"""Reads stores of earlier formats as if they were of the current one.
 
-The second format differs from the third in what may be absent, so it needs nothing here. The first had one index, no
-versions, no hashes of sentences, no metadata, and numbered the rows in its column of segments through all parts.
+The second format differs from the third only in what may be absent, so it needs no code here. The first had one index,
+no versions, no hashes of sentences and no metadata, and numbered the rows in its column of segments through all parts.
 """
 
 from itertools import accumulate

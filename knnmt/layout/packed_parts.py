@@ -1,6 +1,6 @@
-"""Several small arrays in one file, as safetensors has them: a header in JSON, then the arrays one after another.
+"""Several small arrays in one file, in the layout of safetensors: a header in JSON, then the arrays.
 
-A part of a few sentences is one such file, because the cost of a small change is that of the files it writes.
+A part of a few sentences is one such file, because the cost of a small change is mostly the number of files it writes.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The files of a store's parts, as a reader has them: opened once, checked, and never too many at a time.
+"""Opens the files of a store's parts once, checks them, and keeps a limited number of them open.
 
-Columns are memory-mapped. Rows of a large one are read from its file instead: a touched place of a mapping would bring
-a whole stretch of the file into this process's memory.
+Columns are memory-mapped. Rows of a large column are read from the file instead, because touching one place of a
+mapping loads a whole stretch of the file into the memory of this process.
 """
 
 import os

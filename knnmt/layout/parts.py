@@ -1,4 +1,4 @@
-"""Writing the parts of a datastore: each appears whole or not at all."""
+"""Writes the parts of a datastore: each appears whole or not at all."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Several ways to mix on the same text, each beside the model alone and beside the first of them."""
+"""Compares several ways to mix on the same text: each with the base model, and with the first of them."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""What a way to mix does to text that the memory is not about: nobody should ship a trap."""
+"""What a way to mix does to text of another kind than the memory: a memory must not harm it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

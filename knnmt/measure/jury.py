@@ -1,4 +1,4 @@
-"""Settings are judged by BLEU: each is decoded on some sentences, in the same random order for all."""
+"""Judges settings by BLEU: each is decoded on some sentences, in the same random order for all."""
 
 import time
 from collections.abc import Sequence

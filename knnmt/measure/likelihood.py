@@ -1,7 +1,7 @@
 """Likelihood of the references under every setting, from one forward pass and one search per token.
 
-The first k of a list of more neighbours are the k nearest. So one search for the most neighbours, and the model's
-probability of the reference token, are all that any combination of k, temperature and weight needs.
+The k nearest are the first k of any longer list of neighbours. So one search for the largest k, together with the
+model's probability of the reference token, gives the likelihood under every k, temperature and weight.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """Nested random subsets of a datastore, to measure smaller stores without running the model again.
 
-The store's segments get a random but fixed order, and a part is the first of them: each smaller part lies within every
-larger one. A part has an index of its own over the stored keys, the one that a build of its size would make, so that
-its speed is that of a smaller store and not of a filter on a large one. Entries keep their numbers.
+The store's segments have a random but fixed order, and a subset is a prefix of it: each smaller subset lies within
+every larger one. A subset has its own index over the stored keys, as a build of its size would make it. So its speed is
+that of a smaller store, and not that of a filter on a large one. Entries keep their numbers.
 """
 
 from collections.abc import Callable

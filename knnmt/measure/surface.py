@@ -1,6 +1,6 @@
-"""A picture of tuning: how likely the references are over the settings, and what was decoded.
+"""Plots a tuning: the likelihood of the references over the settings, and which settings were decoded.
 
-Two views of one surface with three settings; each cell shows the best over the setting that the view leaves out.
+The plot has two views of the three settings. Each cell shows the best value over the setting that the view leaves out.
 """
 
 import io

@@ -1,7 +1,7 @@
 """BLEU and speed over one setting at a time: k and temperature, datastore size, clusters searched, beams.
 
-The settings that are not swept stay where they are, so that a sweep costs the sum of its axes and not their product.
-Every result is a row of a CSV file, written when it is known. A row whose signature is there already is not run again.
+The other settings stay fixed, so the number of runs is the sum over the axes and not their product. Every result is a
+row of a CSV file, written as soon as it is known. A row whose signature is already there is not run again.
 """
 
 import csv

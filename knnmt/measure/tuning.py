@@ -1,10 +1,10 @@
-"""The best way to mix for a datastore, found on text with known translations.
+"""Finds the best way to mix for a datastore on text with known translations.
 
-Likelihood proposes, BLEU decides. Likelihood is known for every fixed setting after a single pass, but it likes to
-hedge: it may prefer higher temperatures, lower weights and more neighbours than those that translate best. So the
-likeliest setting, likely ones that lean the other way, the paper's own, and a head that was refitted with a part of the
-text are decoded, on more and more sentences, the better ones only. The head is never judged on sentences that it was
-fitted on.
+Likelihood proposes candidates, and BLEU decides. One pass gives the likelihood of every fixed setting, but likelihood
+prefers cautious settings: higher temperatures, lower weights and more neighbours than translate best. The candidates
+are therefore the likeliest setting, likely settings that are less cautious, the paper's, and a head that was refitted
+with a part of the text. They are decoded on more and more sentences, and only the better ones continue. The head is
+never judged on sentences that it was fitted on.
 """
 
 import time

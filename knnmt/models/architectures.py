@@ -1,6 +1,6 @@
-"""The registry of architectures: one entry says all that the package knows of one kind of model.
+"""The registry of architectures: one entry holds all that the package knows about one kind of model.
 
-The key of a target token is the input of the feed-forward block of the last decoder layer: the paper's choice.
+The key of a target token is the input of the feed-forward block of the last decoder layer, as in the paper.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Marian's tokenizer without sacremoses, which takes half a second and 7 MB to import and is never called."""
+"""Marian's tokenizer without sacremoses, which takes half a second and 7 MB to import and is not needed."""
 
 from typing import Any
 

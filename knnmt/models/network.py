@@ -1,4 +1,4 @@
-"""What is asked of a network: any encoder-decoder of transformers has it."""
+"""What the package needs of a network. Every encoder-decoder of transformers has it."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol

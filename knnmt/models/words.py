@@ -1,7 +1,7 @@
 """Tokens as people read them: which characters of a text each token wrote, and which tokens make a word.
 
-Vocabularies mark the start or the end of a word each in its own way, or write bytes. Decoding ever longer prefixes of
-the tokens needs to know none of that.
+Vocabularies mark word starts or ends in different ways, or write bytes. Decoding longer and longer prefixes of the
+tokens works for all of them.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Datastores on this machine, searched as one."""
+"""A `Retriever` over datastores on this machine, which are searched as one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""Sentence pairs by their text: letter for letter, nearly so, or as a part.
+"""Finds sentence pairs by their text: equal, similar, or containing a text.
 
-A match is a percentage of RapidFuzz's `ratio`: twice the characters in common, in order, of all characters of both.
-Two texts cannot have more in common than their characters allow. So counts of characters, in a few bytes a segment,
-leave out nearly all of a memory before any text is compared, and no match is missed by that.
+The similarity is RapidFuzz's `ratio` in per cent: twice the number of characters in common, in order, divided by the
+characters of both texts. Texts cannot have more in common than their counts of characters allow. These counts take a
+few bytes per segment. They exclude nearly all of a memory before any text is compared, and no match is missed.
 """
 
 from collections.abc import Iterator, Sequence

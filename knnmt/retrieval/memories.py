@@ -1,4 +1,4 @@
-"""What `--store` names: a folder, or `house=./house:0.7`, a folder with a name and a weight of its own."""
+"""Opens what `--store` names: a folder, or `house=./house:0.7`, a folder with a name and a weight."""
 
 import re
 from collections.abc import Sequence

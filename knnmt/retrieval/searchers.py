@@ -1,7 +1,7 @@
-"""The pieces of a store that are searched one after another: its indexes, and keys that have no index.
+"""Searches the pieces of a store one after another: its indexes, and keys that have no index.
 
-What was opened of an index is shared by all who have it open: files of a store never change, so a reader that takes up
-the store's next version opens only what is new in it.
+Readers share what they have opened of an index. Files of a store never change, so a reader that moves to the next
+version of a store opens only new files.
 """
 
 from collections.abc import Callable, Sequence

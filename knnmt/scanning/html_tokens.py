@@ -1,4 +1,4 @@
-"""HTML as tokens with their places, read in one pass whatever it holds: it need not be well-formed."""
+"""HTML as tokens with their offsets, read in one pass. It need not be well-formed."""
 
 import re
 from array import array

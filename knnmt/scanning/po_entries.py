@@ -1,4 +1,4 @@
-"""Entries of a PO file as their lines, so that one statement can be replaced and all others stay."""
+"""Entries of a PO file as their lines, so that one statement can be replaced and all others stay unchanged."""
 
 import re
 import textwrap

@@ -1,4 +1,4 @@
-"""XML by its characters: checked by expat, then read as tokens with their places, so that it can be spliced.
+"""XML as text: checked by expat, then read as tokens with their offsets, so that a stretch can be replaced.
 
 Serialising a parsed tree would change declarations, quotes, entities and line ends.
 """

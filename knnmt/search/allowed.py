@@ -1,4 +1,4 @@
-"""Which entries may be found. It needs no FAISS, so that whoever only changes a store does without."""
+"""Which entries may be found. This module does not import FAISS, so commands that only change a store start fast."""
 
 import numpy as np
 from numpy.typing import NDArray

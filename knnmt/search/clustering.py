@@ -1,4 +1,4 @@
-"""k-means in torch, whose matrix product is several times as fast here as the one inside FAISS."""
+"""k-means in torch. Its matrix product is several times as fast here as FAISS's."""
 
 import math
 

@@ -1,7 +1,7 @@
 """Searches the clusters of an index: `Centroids` finds the clusters, FAISS scans them.
 
-Of all that a search does, comparing queries with centroids is the largest part, and FAISS's own way is the slowest.
-Where the centroids have a graph, FAISS walks along it and compares with few of them.
+Comparing queries with centroids takes the largest part of a search, and FAISS's own way is the slowest. If the
+centroids have a graph, FAISS follows it and compares with few of them.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Some entries of an index as an index of their own: clusters and codes stay, each list keeps what is in a range.
+"""Cuts a range of entries out of an index as an index of its own. It keeps the clusters and codes.
 
-Distances by such an index are those by the whole one, bit for bit.
+Its distances are those of the whole index, bit for bit.
 """
 
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Exact nearest neighbours by torch's matrix product, several times as fast as FAISS.
 
-All of it is torch, as the model is: numpy has threads of its own, and two pools on the same cores slow each other down.
+Everything here uses torch, as the model does: numpy has its own threads, and two pools on the same cores slow each
+other down.
 """
 
 from collections.abc import Iterable, Iterator

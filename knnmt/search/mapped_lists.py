@@ -1,8 +1,8 @@
-"""The lists of an IVF index in a file that is memory-mapped: memory is a cache of it, and not a condition.
+"""The lists of an IVF index in a memory-mapped file, so that they need not fit into memory.
 
-The file holds the length of each list, then for each list its codes and its entries, one list after another. It is
-written in one pass over the keys: blocks are assigned and encoded, each sorted by list, and put down; then the lists
-are gathered from the blocks, as many at a time as memory allows. What was learned is in the index's own file.
+The file holds the length of each list, then the codes and entries of one list after another. It is written in one pass
+over the keys: each block is assigned, encoded, sorted by list and written to a temporary file. Then the lists are
+gathered from the blocks, as many at a time as memory allows. The trained quantisers are in the index's own file.
 """
 
 import ctypes

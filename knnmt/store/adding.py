@@ -1,4 +1,4 @@
-"""New sentence pairs for a store that is in use: what is known already stays out, the rest is appended."""
+"""Adds sentence pairs to a store that is in use. Known pairs are skipped, the others are appended."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

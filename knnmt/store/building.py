@@ -1,7 +1,7 @@
-"""From parallel text to a datastore: read, encode, one forward pass, parts on disk, index, manifest.
+"""Builds a datastore from parallel text: tokens, one forward pass, parts, index, manifest.
 
-A part depends only on the corpus and the settings. So a build that was killed goes on after its last whole part
-and ends with the same store as one that was not.
+A part depends only on the corpus and the settings. So a build that was killed continues after its last whole part and
+makes the same store as one that was not killed.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Writing a store anew without what was removed from it: less space, one index, nothing of the past."""
+"""Rewrites a store without what was removed from it: one index, no earlier versions, less space."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Joining large units of a store beside whoever reads and changes it: `knnmt compact --tiers`.
+"""Joins large units of a store while others read and change it: `knnmt compact --tiers`.
 
-The work is done in a folder of its own, without the store's lock, which is held only for the moment in which the result
-takes the place of what it was made of. It may be stopped at any point: what was finished is used by the next call, and
-the store is never anything but whole. The memory stays the same, and so does its version.
+The work is done in its own folder without the store's lock. The lock is held only while the result replaces its inputs.
+The work may be stopped at any point: the next call uses what was finished, and the store is always whole. The content
+and the version of the store stay the same.
 """
 
 import hashlib

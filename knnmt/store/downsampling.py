@@ -1,9 +1,9 @@
-"""Fewer entries of frequent target tokens: at most so many of each, spread evenly over the text.
+"""Keeps at most a given number of entries of each target token, spread evenly over the text.
 
 A few tokens, such as the full stop and the end of the sentence, make up much of a datastore, and the model needs little
-help with them. Of a token that occurs `total` times, `cap` occurrences are kept, every `total / cap`-th. Which ones
-depends on the text alone, so that a build that was stopped goes on with the same choice, and every corpus and every
-part of it keeps its share. All that is remembered are two numbers a token.
+help with them. Of a token that occurs `total` times, every `total / cap`-th occurrence is kept. The choice depends only
+on the text. So a build that was stopped continues with the same choice, and every corpus keeps its share. Two numbers
+per token are held in memory.
 """
 
 from collections import Counter

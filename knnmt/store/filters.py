@@ -1,4 +1,4 @@
-"""Which part of a memory may be used: what was removed is out, and so is what a filter does not let through."""
+"""Which part of a memory may be used: it excludes removed segments and those that a filter excludes."""
 
 import operator
 import re

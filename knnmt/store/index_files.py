@@ -1,7 +1,7 @@
-"""The indexes of a store: one over all that was built, smaller ones over what was added since.
+"""The indexes of a store: one over all that was built, and smaller ones over later additions.
 
-New entries get an index of their own, so that adding costs what is added and not what is there. Few entries need no
-file: their keys are looked at one by one. `tiers` says which indexes are joined when.
+New entries get an index of their own, so the cost of adding depends on what is added. Few entries need no index file:
+all their keys are compared. `tiers` decides which indexes are joined when.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Joining stores of one model: their parts and indexes are taken over as they are, nothing is computed again."""
+"""Merges stores of one model: their parts and indexes are taken over as they are, and nothing is computed again."""
 
 import shutil
 from collections.abc import Sequence

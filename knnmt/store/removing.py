@@ -1,4 +1,4 @@
-"""Taking sentence pairs out of a store: they stay on disk until it is compacted, but are never found again."""
+"""Removes sentence pairs from a store: they are never found again, and stay on disk until the store is compacted."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

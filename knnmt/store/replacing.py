@@ -1,7 +1,7 @@
-"""Sentence pairs into a store and out of it as one change, without a file to read them from.
+"""Adds and removes sentence pairs in one change, given in memory and not as a file.
 
-This is how a correction is learned: the pair goes in and those that it replaces go out in the same version, so that
-neither a reader nor a crash ever sees one without the other.
+Corrections use it: the new pair is added and the pairs that it replaces are removed in the same version, so neither a
+reader nor a crash sees one without the other.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Is a datastore what its manifest says? Checksums, counts, and an index that agrees with the parts."""
+"""Checks a datastore against its manifest: checksums, counts, and whether the index agrees with the parts."""
 
 from collections.abc import Iterator
 from typing import Any

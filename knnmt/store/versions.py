@@ -1,7 +1,7 @@
-"""Changing a store safely: one writer at a time, each change one new manifest, earlier ones kept.
+"""Changes a store safely: one writer at a time, each change one new manifest, earlier manifests kept.
 
-A change first writes its files under names that nobody uses, then the manifest that names them. So a reader, or whoever
-comes after a writer that was killed, finds the store as it was before the change or as it is after it.
+A change first writes its files under new names, then the manifest that names them. So a reader, or the next writer
+after one that was killed, finds the store as it was before the change or after it.
 """
 
 import re

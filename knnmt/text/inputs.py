@@ -1,4 +1,4 @@
-"""Untrusted input files: opened, decompressed, decoded, with a limit on the length of a line."""
+"""Opens untrusted input files: decompresses and decodes them, and limits the length of a line."""
 
 import codecs
 import gzip

@@ -1,4 +1,4 @@
-"""Language codes: what a person writes (`de`), and what a multilingual model calls it (`de_DE`, `deu_Latn`)."""
+"""Language codes: as people write them (`de`), and as multilingual models do (`de_DE`, `deu_Latn`)."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache

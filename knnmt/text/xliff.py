@@ -1,4 +1,4 @@
-"""XLIFF 1.2 and 2.x, read unit by unit: what is translated, as a model sees it when a document is translated."""
+"""XLIFF 1.2 and 2.x, read unit by unit: translated segments, without tags."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Links between the words of a source and of its translation, by the cross-attention of the network itself.
+"""Links between the words of a source and of its translation, from the network's cross-attention.
 
-Which heads align, and whether at the step that predicts a token or at the one after it, differs from model to model.
-So it is measured on text: words that both sides hold once, such as numbers and names, are links that are known.
+Models differ in which heads align, and in whether they do so at the step that predicts a token or at the next one. Both
+are measured on text: a word that occurs once on both sides, such as a number or a name, is a known link.
 """
 
 import logging

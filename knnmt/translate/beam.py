@@ -1,7 +1,7 @@
-"""Beam search, token for token what `generate` does, without the work that it wastes.
+"""Beam search with the same result as `generate`, token for token, and less work.
 
-Sentences that are done leave the batch; only the best few continuations of each beam are scored; neighbours are mixed
-in at their own tokens alone.
+Finished sentences leave the batch. Only the best few continuations of each beam are scored. Neighbours are mixed in at
+their own tokens only.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Neighbours in decoding: what beam search proposes with them, and a hook that gives them to any `generate`."""
+"""Retrieval during decoding: mixed proposals for beam search, and a hook for `generate`."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""Whole documents translated: read, translated unit by unit, written whole or not at all; a killed run can go on."""
+"""Translates whole documents unit by unit. A document is written whole or not at all; a killed run can be resumed."""
 
 import gzip
 from collections import deque

@@ -1,4 +1,4 @@
-"""How documents are translated: what a command or a library user asks for."""
+"""How documents are translated: the options of the command line and of the library."""
 
 from dataclasses import dataclass
 from typing import Literal, cast, get_args

@@ -1,11 +1,11 @@
-"""Why this word: every token of a translation with the neighbours that spoke for it, gathered to words.
+"""Explains a translation: for every token the neighbours that contributed to it, summed up for each word.
 
 The neighbours of a token depend only on the source and on the tokens before it. So one teacher-forced pass over the
-finished translation finds the same ones that beam search met on its way there, whatever beams it took.
+finished translation finds the same neighbours as beam search did.
 
-A token's mixed probability is a sum, weight · kNN + (1 − weight) · model. The memory's share of the token is the first
-term's part of it, and each neighbour with that token has its part of the share. A word's share is the mean over its
-tokens, and a sentence's support for the word is what its neighbours hold of that: the supports add up to the share.
+A token's mixed probability is a sum: weight · kNN + (1 − weight) · model. The memory's share of the token is the first
+term divided by the sum. Each neighbour with that token has a part of the share. A word's share is the mean over its
+tokens. The support of a sentence for the word is the part of its neighbours, and all supports add up to the share.
 """
 
 from collections import defaultdict

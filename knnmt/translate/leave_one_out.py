@@ -1,4 +1,4 @@
-"""Text of the memory as if it were new: each sentence without itself, its copies and its near-copies."""
+"""Text of the memory as if it were new: the search for a sentence leaves out itself, its copies and near-copies."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

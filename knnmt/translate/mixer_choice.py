@@ -1,4 +1,4 @@
-"""Which mixer serves a memory: what was asked for, what its store was tuned or fitted to, or the built-in head."""
+"""Chooses the mixer: the one that was asked for, the one that the store was tuned or fitted to, or the built-in head."""
 
 import logging
 from dataclasses import asdict

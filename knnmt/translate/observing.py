@@ -1,4 +1,4 @@
-"""What decoding would meet, without decoding: given targets, one forward pass, one search."""
+"""Decoder states and neighbours of given translations, from one forward pass and one search, without decoding."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Pieces of units, sentences or clauses, translated so that their placeholders come through.
+"""Translates pieces of units (sentences or clauses) so that their placeholders are kept.
 
-The model sees placeholders as they are. Where its translation has lost one, or has one too many, the piece is decoded
-again with masks in their place, one kind of mask after another.
+The model first sees placeholders as they are. If its translation has lost one or has one too many, the piece is decoded
+again with masks in their place, with one kind of mask after another.
 """
 
 import re

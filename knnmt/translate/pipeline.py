@@ -1,4 +1,4 @@
-"""`pipeline("translation")` as transformers had it until version 5, with or without a datastore."""
+"""`pipeline("translation")`, as transformers had it until version 5, with or without a datastore."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""How to translate: the one object that goes from the command line to decoding, and what each of its fields is for."""
+"""How to translate: one object that is passed from the command line to decoding. Each field is an option."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -1,7 +1,7 @@
-"""Units of a document translated: sentences by the model, what the memory knows by the memory, tags put back.
+"""Translates units of a document: known ones from the memory, others by the model; tags are put back.
 
-`UnitTranslator.translate` gives one result for each unit, in order. Every tag of a source is in its result exactly
-once, and so is every placeholder; where something had to be guessed or mended, the result's flags say so.
+`UnitTranslator.translate` gives one result for each unit, in order. Every tag and every placeholder of a source is in
+its result exactly once. The result's flags say where something was guessed or repaired.
 """
 
 import math
