@@ -38,7 +38,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def flush_all(paths: Sequence[Path]) -> None:
-    """The same of several files, at the same time: the disk then writes them together."""
+    """Flush several files at the same time, so that the disk writes them together."""
     with ThreadPoolExecutor(FLUSHED_AT_ONCE) as pool:
         others = [pool.submit(flush_to_disk, path) for path in paths[1:]]
         flush_to_disk(paths[0])
@@ -62,7 +62,7 @@ def check_writable(file: Path, flag: str) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """What goes wrong inside names the file: of a write to a full disk, the system itself does not say where."""
+    """Errors inside name the file: for a write to a full disk, the system does not say which one."""
     try:
         yield
     except OSError as error:
@@ -86,7 +86,7 @@ def write_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def replace_durably(paths: Sequence[Path], data: bytes) -> None:
-    """The same content in several places, which are changed in this order."""
+    """Write the same content to several places, in this order."""
     temporaries = [path.with_name(f".{path.name}.partial") for path in paths]
     try:
         for temporary in temporaries:
@@ -109,7 +109,7 @@ def write_json(path: Path, content: Any) -> None:
 
 @contextmanager
 def reading(file: Path) -> Iterator[None]:
-    """Whatever goes wrong with a file of a store is one error that names the file."""
+    """Inside, any error in reading a file of a store becomes one error that names the file."""
     try:
         yield
     except StoreError:
@@ -123,7 +123,7 @@ def reading(file: Path) -> Iterator[None]:
 
 
 def trouble(error: OSError) -> str:
-    """What the system says, told apart: a file that is fine but cannot be had now is not damaged."""
+    """What the system reports. It distinguishes a damaged file from one that cannot be opened now."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many open files; raise the limit (ulimit -n), or join the parts with `knnmt compact --tiers`"
     if error.errno == errno.ENOENT:
@@ -134,5 +134,5 @@ def trouble(error: OSError) -> str:
 
 
 def short_reason(error: BaseException) -> str:
-    """One line, without the place in C++ sources that libraries put first."""
+    """One line, without the position in C++ sources with which libraries begin."""
     return PLACE_IN_SOURCE.sub("", " ".join(str(error).split()))[:200] or type(error).__name__

@@ -35,7 +35,7 @@ class PackedWeights:
         self.product = self.in_float32 if dtype == torch.float32 else self.in_less
 
     def in_float32(self, states: torch.Tensor) -> torch.Tensor:
-        """Of states [n, dimension] or [n, time, dimension]: the same with `outputs` in place of the dimension."""
+        """The product with states [n, dimension] or [n, time, dimension]."""
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(states, self.weight, self.bias, "none", [], "")
         return result
 
@@ -47,7 +47,7 @@ class PackedWeights:
 
 
 class WeightSums:
-    """What some weights hold: tells whether any number of them has changed since.
+    """Checksums of some weights, to tell whether any of their numbers has changed since.
 
     PyTorch does not count every change (one through `.data` it does not), so the bits of every row are summed. That
     reads 70 GB a second here: a hundredth of the time that a batch takes.

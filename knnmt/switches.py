@@ -20,7 +20,7 @@ FAST_PATHS = {
 
 
 def left_out(path: str) -> bool:
-    """Whether the user wants this fast path's plain twin."""
+    """Whether `KNNMT_PLAIN` switches this fast path off."""
     assert path in FAST_PATHS, path
     named = {name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()}
     for name in sorted(named - {"all", *FAST_PATHS}):

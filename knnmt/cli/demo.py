@@ -88,7 +88,7 @@ def build_demo_store(folder: Path, console: Console) -> None:
 
 
 def show_side_by_side(evaluation: Evaluation, sources: list[str], references: list[str], console: Console) -> None:
-    """The sentences that gained most; words that the reference has too are marked where only one side has them."""
+    """The sentences that gained most. Words that are in the reference and on one side only are marked."""
     assert evaluation.knn is not None
     for position in by_gain(evaluation, references)[:SHOWN]:
         base, knn, reference = (
@@ -106,7 +106,7 @@ def show_side_by_side(evaluation: Evaluation, sources: list[str], references: li
 
 
 def by_gain(evaluation: Evaluation, references: list[str]) -> list[int]:
-    """Positions, most words gained first."""
+    """Positions of sentences, those that gained most words first."""
     assert evaluation.knn is not None
 
     def gain(position: int) -> int:

@@ -39,7 +39,7 @@ def write_page(explanation: Explanation, path: Path) -> None:
 
 
 def page(explanation: Explanation) -> str:
-    """The whole file; it needs nothing from anywhere else."""
+    """The whole file; it loads nothing else."""
     words = [*explanation.words, *ending_of(explanation)]
     certain = explanation.settings.get("certain", 1)
     template = resources.files("knnmt").joinpath("data", "explanation.html").read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def page(explanation: Explanation) -> str:
 
 
 def ending_of(explanation: Explanation) -> list[ExplainedWord]:
-    """The tokens after the last word, the end token among them, as if they were one more."""
+    """The tokens after the last word, such as the end token, treated as one more word."""
     done = {position for word in explanation.words for position in word.tokens}
     rest = [position for position in range(len(explanation.tokens)) if position not in done]
     length = len(explanation.translation)
@@ -68,7 +68,7 @@ def ending_of(explanation: Explanation) -> list[ExplainedWord]:
 
 
 def most_remembered(words: Sequence[ExplainedWord]) -> int:
-    """The word that the page opens with."""
+    """The word that is selected when the page opens: the one with the largest share of the memory."""
     return max(range(len(words)), key=lambda number: words[number].memory_share * bool(words[number].text), default=0)
 
 
@@ -82,7 +82,7 @@ def language(code: str | None) -> str:
 
 
 def word_buttons(translation: str, words: Sequence[ExplainedWord]) -> str:
-    """The translation, every word of it a button; what stands between them is kept."""
+    """The translation with every word as a button; the text between words is kept."""
     parts, done = [], 0
     for number, word in enumerate(words):
         parts.append(escape(translation[done : word.start]) or " " * (not word.text))
@@ -117,7 +117,7 @@ def panel(explanation: Explanation, word: ExplainedWord, number: int) -> str:
 
 
 def believed(word: ExplainedWord) -> str:
-    """How much the memory was believed, and why."""
+    """The weight of the memory, and the reasons for it."""
     if not word.reasons:
         return ""
     why = because(word.reasons, most=4) or "nothing out of the usual"
@@ -172,7 +172,7 @@ def pair_item(mass: str, source: str, target: str, place: str) -> str:
 
 
 def listed(items: Sequence[tuple[str, float]], kind: str) -> str:
-    """A list, heaviest first, of which the first are shown and the others on request."""
+    """A list, heaviest first. The first items are shown, the others on request."""
     if not items:
         return ""
     shown = max(1, sum(mass >= SLIGHT for _, mass in items[:AT_ONCE]))

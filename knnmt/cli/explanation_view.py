@@ -44,7 +44,7 @@ def worth_showing(word: ExplainedWord) -> list[MemorySentence]:
 
 
 def show_tokens(explanation: Explanation, console: Console, *, neighbours: int = 2) -> None:
-    """Each step as the paper's analysis shows it: the token, the neighbours, and what they say together."""
+    """Each step as the paper shows it: the token, its neighbours, and their distribution."""
     show_head(explanation, console)
     console.print(Text(TOKENS))
     longest = max((cell_len(name_of(token)) for token in explanation.tokens), default=0)
@@ -111,7 +111,7 @@ def mixed_how(token: ExplainedToken) -> str:
 
 
 def distribution_line(token: ExplainedToken, most: int = 4) -> Text:
-    """`kNN  ␣charge 0.66  ␣pull 0.20`: what the neighbours say together."""
+    """`kNN  ␣charge 0.66  ␣pull 0.20`: the distribution of the neighbours."""
     masses: dict[str, float] = defaultdict(float)
     names: dict[str, str] = {}
     for neighbour in token.neighbours:
@@ -125,7 +125,7 @@ def distribution_line(token: ExplainedToken, most: int = 4) -> Text:
 
 
 def pair_lines(mass: str, source: str, target: Text, place: str, width: int) -> Iterator[Text]:
-    """The source with its number and its place, and under it the target."""
+    """The source with its number and place, and the target below it."""
     room = width - INDENT - cell_len(place) - 2
     shown = cropped(source, room if room >= NARROWEST else width - INDENT)
     first = Text(f"{mass:>6}  ", style="cyan").append(shown, style="default not bold")
@@ -138,7 +138,7 @@ def pair_lines(mass: str, source: str, target: Text, place: str, width: int) -> 
 
 
 def place_of(found: MemorySentence | Neighbour, stores: Mapping[str, str]) -> str:
-    """`memory:94`, and before it the store's name where there are several."""
+    """`memory:94`; with several stores, the name of the store comes first."""
     return f"{stores[found.store]}{found.corpus}:{found.segment}"
 
 
@@ -153,7 +153,7 @@ def marked(text: str, marks: Sequence[Span], width: int) -> Text:
 
 
 def prefix_and_token(neighbour: Neighbour, token: ExplainedToken, width: int) -> Text:
-    """The target up to the neighbour's token, which is set apart by «», its end kept where there is no room."""
+    """The target up to the neighbour's token, which is marked by «». If there is no room, its beginning is cut."""
     name = name_of(neighbour).removeprefix(SPACE) or SPACE
     gap = " " if neighbour.text[:1].isspace() or not neighbour.text else ""
     room = max(1, width - cell_len(name) - len(gap) - 2)
@@ -164,7 +164,7 @@ def prefix_and_token(neighbour: Neighbour, token: ExplainedToken, width: int) ->
 
 
 def around(line: Text, middle: int, width: int) -> Text:
-    """A line cut on both sides to the width, so that what is in the middle stands a third from the left."""
+    """A line cut on both sides to the width, with the marked middle a third from the left."""
     if line.cell_len <= width:
         return line
     start = middle - len(ending(line.plain[:middle], width // 3))

@@ -10,15 +10,15 @@ import typer
 
 
 class Only(tuple[str, ...]):
-    """Of a settings object, only these fields: `Annotated[TranslateSettings, Only(("beam",))]`."""
+    """Takes only these fields of a settings object: `Annotated[TranslateSettings, Only(("beam",))]`."""
 
 
 class Without(tuple[str, ...]):
-    """Of a settings object, all fields but these, which the command reads by itself."""
+    """Takes all fields of a settings object except these, which the command declares itself."""
 
 
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose settings objects are given field by field, as `--k 4 --weight 0.3`."""
+    """Turns the fields of a command's settings objects into options, such as `--k 4 --weight 0.3`."""
     shape = inspect.signature(command, eval_str=True)
     flags = {name: list(options_of(one.annotation)) for name, one in shape.parameters.items() if is_settings(one)}
 
@@ -71,11 +71,11 @@ def is_list(one: Field[Any]) -> bool:
 
 
 def without_lists(values: dict[str, Any], options: list[inspect.Parameter]) -> dict[str, Any]:
-    """What may be given several times, as a tuple."""
+    """Lists of options that may be repeated become tuples."""
     several = {one.name for one in options if get_args(kind_of(one.annotation))[:1] == (list[str],)}
     return {name: tuple(value or ()) if name in several else value for name, value in values.items()}
 
 
 def in_order(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """All by keyword, which is how typer calls."""
+    """All parameters as keyword parameters, because typer calls by keyword."""
     return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]

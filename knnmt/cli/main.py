@@ -67,7 +67,7 @@ def check_arguments(arguments: list[str]) -> None:
 
 
 def with_addresses(arguments: list[str]) -> list[str]:
-    """`--ray` may stand alone: what follows it is its value only if it is an address."""
+    """`--ray` may have no value: the next argument is its value only if it is an address."""
     from knnmt.cluster.connection import FOUND, is_address
 
     spread: list[str] = []

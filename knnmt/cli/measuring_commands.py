@@ -155,7 +155,7 @@ def tune(
 
 
 def foreign_text(source: Path | None, target: Path | None) -> "ForeignText | None":
-    """What `--foreign` names."""
+    """The text that `--foreign` names."""
     from knnmt.measure.evaluation import read_test_set
     from knnmt.measure.foreign import ForeignText
 

@@ -68,7 +68,7 @@ def origin_of(candidate: JudgedSetting) -> str:
 
 
 def harm_lines(tuning: Tuning) -> Iterator[str]:
-    """What becomes of foreign text, best of each kind."""
+    """How each kind of mixing changes foreign text; the best of each kind."""
     for harm in tuning.harm:
         scored = "" if harm.bleu is None else f"; {harm.bleu:.2f} BLEU, the model alone {harm.base:.2f}"
         yield (
@@ -124,6 +124,6 @@ def marked(words: Sequence[str], good: set[int], style: str) -> Text:
 
 
 def words_also_in(words: Sequence[str], reference: Sequence[str]) -> set[int]:
-    """Positions of the words that stand in the reference too, in its order."""
+    """Positions of the words that are also in the reference, in the same order."""
     blocks = SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks()
     return {block.a + offset for block in blocks for offset in range(block.size)}

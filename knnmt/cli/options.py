@@ -82,7 +82,7 @@ Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N
 def corpus_files(
     corpus: list[Path] | None, source: list[Path] | None, target: list[Path] | None
 ) -> list[tuple[Path, Path | None]]:
-    """What was given, as (file, None) or (source, target)."""
+    """The given files, as (file, None) or (source, target)."""
     sources, targets = source or [], target or []
     if len(sources) != len(targets):
         raise SettingsError(f"--source was given {len(sources)} times but --target {len(targets)} times")
@@ -148,7 +148,7 @@ def translator_from_options(
 
 
 def searched_by(ray: str | None, shards: int | None) -> "SearchedBy":
-    """What searches stores: this process, or shards on a cluster, which is joined for the rest of the process."""
+    """What searches the stores: this process, or shards on a cluster that this process joins."""
     if ray is None:
         from knnmt.retrieval.local_retriever import LocalRetriever
 

@@ -129,7 +129,7 @@ def add(
 
 @keys_commands.command("list")
 def list_keys(file: KeysFile) -> None:
-    """Show whose keys there are and what they may do."""
+    """Show the names of the keys and what they may do."""
     from knnmt.service.access import read_api_keys
 
     for record in read_api_keys(file):
@@ -141,7 +141,7 @@ def list_keys(file: KeysFile) -> None:
 
 @keys_commands.command("remove")
 def remove(file: KeysFile, name: Annotated[str, typer.Option("--name", help="Whose key it is.")]) -> None:
-    """Take a key away; a running server notices."""
+    """Remove a key. A running server stops accepting it."""
     from knnmt.service.access import remove_api_key
 
     remove_api_key(file, name)

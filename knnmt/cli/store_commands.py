@@ -143,7 +143,7 @@ def check_mixing(kind: str) -> None:
 
 
 def keep_fitted_to(path: Path) -> None:
-    """Fit anew where a change has made the store another one; the model is loaded for that only."""
+    """Fit the mixing again if a change has changed the store much. The model is loaded only for that."""
     from knnmt.store.datastore import Store
 
     store = Store.open(path)
@@ -159,7 +159,7 @@ def keep_fitted_to(path: Path) -> None:
 
 @contextmanager
 def building_workers(ray: str | None) -> "Iterator[Workers | None]":
-    """Who does the work of a build: this process, or a cluster."""
+    """Who builds: this process or a cluster."""
     if ray is None:
         yield None
         return

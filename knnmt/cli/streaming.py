@@ -26,7 +26,7 @@ def line_blocks(stream: BinaryIO, *, size: int = BLOCK_LINES) -> Iterator[list[s
 
 
 def blocks_of(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes]]:
-    """Lines gathered until a block is full or, at a None, nothing more is waiting."""
+    """Lines gathered until a block is full or no more are available (None)."""
     block: list[bytes] = []
     for line in lines:
         if line is not None:
@@ -39,7 +39,7 @@ def blocks_of(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes]]
 
 
 def raw_lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Lines as they come, and None whenever no more have come for a moment."""
+    """Lines as they arrive, and None whenever no more are available for a moment."""
     try:
         source = stream.fileno()
     except OSError:
@@ -61,7 +61,7 @@ def raw_lines(stream: BinaryIO) -> Iterator[bytes | None]:
 
 
 class UnendedLine:
-    """The beginning of a line whose end has not come yet, in pieces: joined once, however many there are."""
+    """The beginning of a line that has not ended yet. Its pieces are joined once, however many there are."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []

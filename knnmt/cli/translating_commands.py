@@ -76,7 +76,7 @@ def translate(
 def checked_jobs(
     files: list[Path], place: Path | None, settings: DocumentSettings, report: Path | None, as_json: bool
 ) -> list[tuple[Path, Path]]:
-    """Every document with where it goes; what is wrong with the call is known before a model is loaded."""
+    """Every document with its target. Wrong calls are found before a model is loaded."""
     from knnmt.documents.kinds import opener_for
     from knnmt.text.inputs import check_readable
     from knnmt.units.destinations import check_destinations, with_destinations
@@ -136,7 +136,7 @@ def lookup(
     limit: Annotated[int, typer.Option("--limit", help="Pairs shown at most.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Find sentence pairs of a datastore by text: alike as a whole first, then those that hold it, on either side."""
+    """Find sentence pairs of a datastore by text: similar ones first, then those that contain it, on either side."""
     from knnmt.cli.store_view import show_hits
     from knnmt.retrieval.lookup import Lookup
     from knnmt.store.datastore import Store

@@ -26,7 +26,7 @@ LARGE = 100_000  # bytes, from which on Ray would copy a request for every shard
 
 
 class ShardActor:
-    """A shard in a process of its own; it opens its files when it is first asked, also after it was started again."""
+    """A shard in its own process. It opens its files when it is first asked, also after a restart."""
 
     def __init__(self, contents: ShardContents, share: ShardNumber) -> None:
         self.contents, self.share = contents, share
@@ -70,7 +70,7 @@ class Shards:
         return ACTOR.options(memory=self.memory).remote(self.contents, ShardNumber(number, self.count))
 
     def entries(self) -> int:
-        """How many they have together."""
+        """The number of entries of all shards."""
         return sum(self.ask("entries", patience=max(OPENING, self.patience)))
 
     def search(self, request: Request) -> list[list[ShardAnswer | None]]:
@@ -103,7 +103,7 @@ class Shards:
         return getattr(self.actors[number], method).remote(*arguments)
 
     def again(self, number: int, error: RayError, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Ask a shard once more, of a new actor where Ray has given the old one up."""
+        """Ask a shard once more; if Ray has given its actor up, a new one."""
         time.sleep(PAUSE)
         if isinstance(error, ActorDiedError):
             self.actors[number] = self.start(number)

@@ -19,7 +19,7 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "
 
 
 def is_address(text: str) -> bool:
-    """Whether this is where a cluster may be, and not the next argument."""
+    """Whether this is the address of a cluster and not the next argument."""
     return ADDRESS.fullmatch(text) is not None
 
 
@@ -57,7 +57,7 @@ def connect(address: str = FOUND, *, cpus: int | None = None) -> None:
 
 
 def check_answers(address: str) -> None:
-    """Ray itself would try for minutes."""
+    """Raise unless the cluster answers soon; Ray itself would try for minutes."""
     if address in (HERE, FOUND):
         return
     host, _, port = address.rpartition(":")
@@ -72,7 +72,7 @@ def quiet() -> dict[str, Any]:
 
 
 def library(*, on_loopback: bool = False) -> Any:
-    """Ray, imported with its reports to the outside switched off."""
+    """Ray, imported with its usage reports switched off."""
     for name, value in {**QUIET, **(LOOPBACK if on_loopback else {})}.items():
         os.environ.setdefault(name, value)
     try:

@@ -56,7 +56,7 @@ def assign_part(centroids: Path, keys: Path, final: Path) -> None:
 
 
 def put(made: Path, final: Path) -> None:
-    """Rename a folder into place; when there is one already, it has the same content."""
+    """Rename a folder into place. If there is one already, it has the same content."""
     try:
         made.rename(final)
     except OSError:

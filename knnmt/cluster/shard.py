@@ -26,23 +26,23 @@ from knnmt.store.tiers import IndexUnit
 
 @dataclass(frozen=True, slots=True)
 class ShardNumber:
-    """Which of how many shards."""
+    """The number of a shard, and how many there are."""
 
     number: int
     of: int
 
     def range(self, entries: int) -> tuple[int, int]:
-        """The entries of an index that it has, from and up to."""
+        """The entries of an index that this shard has, from and up to."""
         return entries * self.number // self.of, entries * (self.number + 1) // self.of
 
     def has(self, piece: int) -> bool:
-        """Whether it has a piece that is not cut."""
+        """Whether this shard has a piece that is not cut."""
         return piece % self.of == self.number
 
 
 @dataclass(frozen=True, slots=True)
 class ShardContents:
-    """What all shards together hold: stores as they were when they were opened."""
+    """What all shards together hold: the stores in the version that was opened."""
 
     stores: tuple[tuple[str, Manifest], ...]
     nprobe: int | None
@@ -59,7 +59,7 @@ class ShardAnswer(NamedTuple):
 
 
 class Shard:
-    """The pieces of some stores, as far as they are this shard's."""
+    """The entries of some stores that belong to one shard."""
 
     def __init__(self, contents: ShardContents, share: ShardNumber) -> None:
         where = [Condition.parse(text) for text in contents.where]
@@ -68,13 +68,13 @@ class Shard:
 
     @property
     def entries(self) -> int:
-        """How many it has."""
+        """The number of entries of this shard."""
         return sum(piece.entries for searcher in self.searchers for piece in searcher.pieces)
 
     def search(
         self, queries: NDArray[np.float32], k: int, assigned: Sequence[Assigned | None]
     ) -> list[ShardAnswer | None]:
-        """The candidates of every piece of every store; None where it is another shard's."""
+        """The candidates of every piece of every store; None if another shard has the piece."""
         pieces = [(searcher, piece) for searcher in self.searchers for piece in searcher.pieces]
         return [
             answer(searcher.store, piece.candidates(queries, k, clusters)) if piece.entries else None
@@ -90,7 +90,7 @@ def answer(store: Store, found: Candidates) -> ShardAnswer:
 
 
 class Cutting(Opening):
-    """Opens a shard's share of each piece; small ones go to one shard whole."""
+    """Opens a shard's range of each piece. Small pieces go to one shard as a whole."""
 
     def __init__(self, share: ShardNumber) -> None:
         self.share, self.seen = share, 0

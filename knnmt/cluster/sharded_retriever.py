@@ -76,7 +76,7 @@ class ShardedRetriever(LocalRetriever):
 
 
 def nearest(answers: Sequence[ShardAnswer | None], k: int, piece: StorePiece) -> Neighbours:
-    """The k nearest of one piece, chosen from what the shards have of it as the piece itself would choose."""
+    """The k nearest of one piece, chosen from the candidates of the shards as local search would choose."""
     there = [answer for answer in answers if answer is not None]
     codes, distances, entries, tokens = (np.concatenate(column, axis=1) for column in zip(*there, strict=True))
     wanted = piece.wider * k if isinstance(piece, Front) and piece.has_keys else k
@@ -88,7 +88,7 @@ def nearest(answers: Sequence[ShardAnswer | None], k: int, piece: StorePiece) ->
 
 
 class FrontOpening(Opening):
-    """Opens of each piece only what finds the clusters of queries."""
+    """Opens only the part of each piece that finds the clusters of queries."""
 
     def kept(self, make: Callable[[], StorePiece], entries: int) -> StorePiece:  # noqa: ARG002
         return Front(entries, True)
@@ -113,7 +113,7 @@ class FrontOpening(Opening):
 
 
 class Front:
-    """A piece whose entries are elsewhere."""
+    """A piece whose entries are on shards."""
 
     def __init__(self, entries: int, has_keys: bool) -> None:
         self.entries, self.has_keys = entries, has_keys

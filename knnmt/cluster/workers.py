@@ -37,7 +37,7 @@ DONE, SLICES, OWNERS = "done", "slices", "owners"
 
 
 class Tally:
-    """How far each slice is; what is lost with it is only what the bar shows."""
+    """Counts the progress of each slice. If it is lost, only the progress bar is wrong."""
 
     def __init__(self) -> None:
         self.done: dict[int, tuple[int, int]] = {}
@@ -65,7 +65,7 @@ ASSIGN: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(assign)
 
 @dataclass
 class Gauge:
-    """One bar over all workers: what each slice has reported, and never backwards."""
+    """One progress bar over all workers, which never runs backwards."""
 
     advance: Advance
     tally: Any
@@ -105,7 +105,7 @@ class RayWorkers:
 
 
 class Making:
-    """The slices of one build that are at work."""
+    """The slices of one build that are being worked on."""
 
     def __init__(self, path: Path, model: ModelRecord, batch_tokens: int, advance: Advance) -> None:
         self.path, self.scratch = path, path / SCRATCH
@@ -134,7 +134,7 @@ class Making:
                 following += 1
 
     def begin(self, one: Slice) -> None:
-        """Hand a slice to the cluster, unless a build that was stopped has made its part already."""
+        """Give a slice to the cluster, unless an earlier build has already made its part."""
         if (self.done(one.number) / PART_RECORD).is_file():
             self.finish(one)
             return
@@ -144,7 +144,7 @@ class Making:
         self.at_work[task] = without_text(one)
 
     def wait(self) -> None:
-        """Until some slices are done, or it is time to look at the bar again."""
+        """Wait until some slices are done or the progress bar should be updated."""
         ready, _ = (
             ray.wait(list(self.at_work), num_returns=1, timeout=GLANCE, fetch_local=False) if self.at_work else ([], [])
         )
@@ -164,7 +164,7 @@ class Making:
         return self.scratch / DONE / f"{number:06d}"
 
     def place(self, number: int) -> PartRecord:
-        """Put a part where a build on one machine would have written it."""
+        """Put a part where a build on one machine would write it."""
         one = self.made.pop(number)
         final = self.path / PARTS / f"{number:06d}"
         rename_durably(self.done(number), final)
@@ -179,7 +179,7 @@ def without_text(one: Slice) -> Slice:
 
 
 def workers() -> int:
-    """How many tasks the cluster runs at once, as it is now."""
+    """How many tasks the cluster can run at once now."""
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 

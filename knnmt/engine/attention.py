@@ -44,7 +44,7 @@ class AligningHeads:
 
 @contextmanager
 def plain_attention(network: Network) -> Iterator[None]:
-    """Inside, attention gives its weights; afterwards the network is as it was."""
+    """Inside, attention returns its weights; afterwards the network is unchanged."""
     before = getattr(network.config, "_attn_implementation", None)
     with hooks_as_before(network):
         if before in (None, "eager"):
@@ -59,7 +59,9 @@ def plain_attention(network: Network) -> Iterator[None]:
 
 @contextmanager
 def hooks_as_before(network: Network) -> Iterator[None]:
-    """transformers leaves hooks on modules whose weights were asked for; with them nothing can be run directly."""
+    """Removes the hooks that transformers leaves on modules whose weights were asked for. With them, no network can
+    be run directly.
+    """
     hooks = {module: set(module._forward_hooks) for module in network.modules()}
     try:
         yield

@@ -12,12 +12,12 @@ HIGHEST_BYTE = 127
 
 
 def has_bytes(device: torch.device) -> bool:
-    """Whether there is a product of bytes that is worth it."""
+    """Whether the processor has a fast int8 product."""
     return device.type == "cpu" and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
 def pack(weight: torch.Tensor) -> Any:
-    """Weights [outputs, dimension] as bytes, with a scale for each output."""
+    """Weights [outputs, dimension] in int8, with a scale for each output."""
     scales = weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / HIGHEST_BYTE
     zeros = torch.zeros(len(weight), dtype=torch.long)
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # PyTorch will replace this kind of tensor
@@ -26,7 +26,7 @@ def pack(weight: torch.Tensor) -> Any:
 
 
 def by_bytes(states: torch.Tensor, packed: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The product of states [n, dimension] and packed weights, and what to multiply each row of it with."""
+    """The product of states [n, dimension] and packed weights, and the scale of each row."""
     scales = states.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
     # PyTorch chooses one range for all rows: with this row it is always −1 to 1, whatever the others are.
     bounds = states.new_ones(1, states.shape[1])

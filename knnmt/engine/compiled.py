@@ -29,14 +29,14 @@ LIBRARIES = ("onnx", "onnxruntime")
 
 
 class Session(NamedTuple):
-    """What runs the graph, and the weights, whose memory it does not hold."""
+    """Runs the graph. It refers to the weights' memory and does not own it."""
 
     inference: Any
     weights: list[Any]
 
 
 class Compiled(NamedTuple):
-    """A step, what the network was when it was made, and what speaks against using it."""
+    """A compiled step, the weights that it was made of, and the objection to using it."""
 
     session: Session | None
     contents: WeightSums
@@ -101,7 +101,7 @@ class CompiledDecoder:
         return Passed(from_dlpack(key), from_dlpack(state))
 
     def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
-        """Continue with some sentences (None: all) and some rows: the next step takes them."""
+        """Continue with some sentences (None: all) and some rows; the next step applies it."""
         self.order = self.order[rows]
         if sentences is not None:
             self.sources = {name: tensor[sentences] for name, tensor in self.sources.items()}
@@ -109,7 +109,7 @@ class CompiledDecoder:
 
 
 def given(tensor: torch.Tensor) -> Any:
-    """The same memory, for ONNX Runtime."""
+    """The same memory as a value for ONNX Runtime."""
     from onnxruntime import OrtValue
 
     return OrtValue.ortvalue_from_numpy(tensor.detach().contiguous().numpy())
@@ -118,7 +118,7 @@ def given(tensor: torch.Tensor) -> Any:
 def decoder_for(
     model: TranslationModel, encoded: torch.Tensor, mask: torch.Tensor, beam: int, dtype: torch.dtype
 ) -> MarianDecoder | CompiledDecoder:
-    """The one that is faster for so many rows, of those that give the same."""
+    """The fastest decoder for this number of rows, of those that give the same result."""
     network, runtime = model.network, runtime_of(model.network)
     objection = objection_to_graph(network, runtime, len(encoded) * beam, dtype)
     compiled = None if objection else up_to_date(model, encoded, mask, beam)
@@ -130,7 +130,7 @@ def decoder_for(
 
 
 def objection_to_graph(network: Any, runtime: Runtime, rows: int, dtype: torch.dtype) -> str | None:
-    """Why this batch is not run by a graph."""
+    """Why a graph does not run this batch."""
     if left_out("compiled"):
         return "KNNMT_PLAIN"
     missing = [library for library in LIBRARIES if not find_spec(library)]
@@ -149,7 +149,7 @@ def objection_to_graph(network: Any, runtime: Runtime, rows: int, dtype: torch.d
 
 
 def up_to_date(model: TranslationModel, encoded: torch.Tensor, mask: torch.Tensor, beam: int) -> Compiled:
-    """The step of the weights that the decoder has now; a new one is tried on these sources."""
+    """The step for the current weights. A new one is tested on these sources."""
     runtime = runtime_of(model.network)
     decoder, head = model.network.get_decoder(), model.network.get_output_embeddings()
     watched = [*decoder.layers.parameters(), decoder.embed_positions.weight]
@@ -166,7 +166,7 @@ def up_to_date(model: TranslationModel, encoded: torch.Tensor, mask: torch.Tenso
 def compiled_step(
     model: TranslationModel, encoded: torch.Tensor, mask: torch.Tensor, beam: int
 ) -> tuple[Session | None, str | None]:
-    """A session, and why it is not used: compared with the network, and timed beside its plain twin."""
+    """A session, and the objection to using it: it is compared with the network, and timed beside its plain twin."""
     network = model.network
     try:
         session = session_of(network)
@@ -180,7 +180,7 @@ def compiled_step(
 
 
 def seconds_of(decoder: Decoder, sentences: int, beam: int) -> float:
-    """What a step and its change of places take, the fastest of some."""
+    """The time of a step and its reordering; the fastest of several."""
     tokens, taken = torch.zeros(sentences * beam, dtype=torch.long), []
     decoder.begin(tokens[:sentences, None])
     decoder.spread(beam)
@@ -193,7 +193,9 @@ def seconds_of(decoder: Decoder, sentences: int, beam: int) -> float:
 
 
 def session_of(network: Any) -> Session:
-    """Threads of its own would compete with PyTorch's, and few rows are too little work for two."""
+    """A session with one thread: its own threads would compete with PyTorch's, and few rows are too little work for
+    two.
+    """
     import onnxruntime
 
     from knnmt.engine.graph import step_of

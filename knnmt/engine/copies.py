@@ -11,7 +11,7 @@ Layers = tuple[nn.Linear, ...]  # one, or several whose products are wanted side
 
 
 class Copy:
-    """Some layers as one, and what they held when it was made."""
+    """Some layers packed together, and checksums of their weights at that time."""
 
     def __init__(self, layers: Layers, contents: WeightSums, dtype: torch.dtype) -> None:
         self.contents = contents
@@ -31,7 +31,7 @@ class Packing:
         self.copies: dict[Layers, Copy] = {}
 
     def prepare(self, wanted: Iterable[Layers], dtype: torch.dtype = torch.float32) -> None:
-        """Have copies of just these in this precision, none of them out of date."""
+        """Have up-to-date copies of exactly these layers in this precision."""
         self.copies = {layers: self.up_to_date(layers, dtype) for layers in wanted}
 
     def up_to_date(self, layers: Layers, dtype: torch.dtype) -> Copy:

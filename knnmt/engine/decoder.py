@@ -13,7 +13,7 @@ import torch
 
 
 class Passed(NamedTuple):
-    """What a decoder made of the last token of each row."""
+    """The result of a decoder for the last token of each row."""
 
     keys: torch.Tensor  # [rows, dimension]
     states: torch.Tensor  # [rows, dimension]: what the projection to the vocabulary takes

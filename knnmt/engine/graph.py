@@ -25,7 +25,7 @@ WHOLE = ("tokens", "position", "order", "beams")  # inputs that are whole number
 
 
 class Graph:
-    """Operators in the order in which they run, and the weights that they take."""
+    """Operators in the order in which they run, and their weights."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -95,7 +95,7 @@ def side_by_side(layers: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def from_elsewhere(name: str, weight: torch.Tensor) -> Any:
-    """A weight whose memory the session is given."""
+    """A weight whose memory is given to the session."""
     tensor = onnx.TensorProto(name=name, data_type=TensorProto.FLOAT, dims=weight.shape)
     tensor.data_location = TensorProto.EXTERNAL
     entry = tensor.external_data.add()
@@ -120,7 +120,7 @@ def step_of(network: Any) -> tuple[bytes, dict[str, torch.Tensor]]:
 
 
 def layer_of(graph: Graph, layer: Any, hidden: str, number: int, config: Any) -> tuple[str, str, list[str]]:
-    """The key (the feed-forward block's input), the states after it, and keys and values of the past."""
+    """The key (the feed-forward block's input), the new states, and the keys and values of the past."""
     heads, width = config.decoder_attention_heads, config.d_model // config.decoder_attention_heads
     attended, past = attention_to_past(graph, layer.self_attn, hidden, number, heads, width)
     hidden = graph.added(hidden, attended, layer.self_attn_layer_norm)
@@ -134,7 +134,7 @@ def layer_of(graph: Graph, layer: Any, hidden: str, number: int, config: Any) ->
 def attention_to_past(
     graph: Graph, attention: Any, hidden: str, number: int, heads: int, width: int
 ) -> tuple[str, list[str]]:
-    """Of one more token; and the keys and values of all of them."""
+    """Attention of one more token, and the keys and values of all tokens so far."""
     states = graph.linear(hidden, attention.q_proj, attention.k_proj, attention.v_proj)
     by_head = graph.op("Reshape", [states, graph.numbers(0, 3 * heads, 1, width)])
     query, *last = graph.op("Split", [by_head, graph.numbers(heads, heads, heads)], outputs=3, axis=1)
@@ -147,7 +147,7 @@ def attention_to_past(
 
 
 def attention_to_source(graph: Graph, attention: Any, hidden: str, number: int, dimension: int) -> str:
-    """The beams of a sentence, which share its keys, are a sequence here."""
+    """Attention to the source. The beams of a sentence share its keys and form a sequence here."""
     rows = graph.op("Reshape", [graph.linear(hidden, attention.q_proj), "beams"])
     query, source = graph.op("Transpose", [rows], perm=[0, 2, 1, 3]), [f"source_{part}{number}" for part in PARTS]
     seen = graph.attention(query, *source, width=attention.head_dim, mask="mask")

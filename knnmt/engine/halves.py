@@ -13,7 +13,7 @@ from knnmt.switches import left_out
 
 
 def objection_to(weight: torch.Tensor) -> str | None:
-    """Why this weight is not read as halves."""
+    """Why this weight is not read in half precision."""
     objections = {
         "KNNMT_PLAIN": left_out("halves"),
         "this processor has no product of halves": not has_bytes(weight.device),  # one library has both
@@ -23,7 +23,7 @@ def objection_to(weight: torch.Tensor) -> str | None:
 
 
 def pack(weight: torch.Tensor, bias: torch.Tensor) -> Any:
-    """Weights [outputs, dimension] as halves, and what is added to their product, [outputs]."""
+    """Weights [outputs, dimension] in half precision, and the bias, [outputs]."""
     return torch.ops.quantized.linear_prepack_fp16(weight, bias)
 
 

@@ -19,14 +19,14 @@ class KeyReached(Exception):  # noqa: N818 - not an error: it ends a forward pas
 
 @dataclass(slots=True)
 class Catch:
-    """What the hook saw last: keys [batch, time, dimension]."""
+    """The keys of the last forward pass, [batch, time, dimension]."""
 
     keys: torch.Tensor = field(default_factory=lambda: torch.empty(0))
 
 
 @contextmanager
 def catching_keys(network: Network, site: KeySite, *, stop: bool = False) -> Iterator[Catch]:
-    """Inside, every forward pass leaves its keys in the catch; with `stop`, it goes no further."""
+    """Inside, every forward pass puts its keys into the catch; with `stop`, it ends there."""
     catch = Catch()
 
     def look(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:

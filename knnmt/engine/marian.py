@@ -133,7 +133,7 @@ class MarianDecoder:
 
 
 class DecoderLayer:
-    """What a step does in a layer, looked up once: a module's attributes are slow to come by, and so is its call."""
+    """The modules of one layer, looked up once: looking up attributes of modules is slow, and so are their calls."""
 
     def __init__(self, network: Any, layer: Any) -> None:
         past, source = layer.self_attn, layer.encoder_attn
@@ -145,12 +145,12 @@ class DecoderLayer:
 
 
 def called(module: Any) -> Product:
-    """What a call of the module does: a network with hooks is not run directly, so there is nobody to be told."""
+    """The forward function of a module, called without hooks: a network with hooks is not run directly."""
     return module.forward if isinstance(module, nn.Module) else module
 
 
 def jointly_packed(network: Any) -> list[Layers]:
-    """Layers that are multiplied as one: queries, keys and values of the past; keys and values of the source."""
+    """Groups of layers with one joint product: queries, keys and values of the past; keys and values of the source."""
     encoder, decoder = network.get_encoder().layers, network.get_decoder().layers
     past = [attention_of(layer.self_attn, "qkv") for layer in [*encoder, *decoder]]
     return [*past, *(attention_of(layer.encoder_attn, "kv") for layer in decoder)]
@@ -161,7 +161,7 @@ def attention_of(attention: Any, parts: str) -> Layers:
 
 
 def joint(network: Any, layers: Layers) -> Product:
-    """The products of several layers side by side, in one where they were packed so."""
+    """The products of several layers, side by side; one product if they are packed together."""
     packed = runtime_of(network).packing.find(layers)
     if packed is not None:
         return packed.product

@@ -35,7 +35,7 @@ class NetworkDecoder:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Inside, hooks on the network tell this decoder what passes through it."""
+        """Inside, hooks on the network give this decoder its keys and states."""
         with ExitStack() as hooks:
             self.catch = hooks.enter_context(catching_keys(self.network, self.site))
             for handle in self.hooks():
@@ -115,7 +115,9 @@ class NetworkDecoder:
             raise ProjectionReached
 
     def beams_as_time(self, _: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Show cross-attention a sentence's beams as if they were a sequence: [rows, 1, …] → [sentences, beam, …]."""
+        """Gives cross-attention the beams of a sentence as if they were a sequence: [rows, 1, …] → [sentences, beam,
+        …].
+        """
         if self.beam == 1:
             return None
         hidden, rest = (inputs[0], inputs[1:]) if inputs else (named.pop("hidden_states"), ())

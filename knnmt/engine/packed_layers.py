@@ -51,7 +51,7 @@ def packed_layers(
 
 
 def objection_to_packing(network: Network, layers: Iterable[nn.Linear]) -> str | None:
-    """Why packed weights are not for this network. They are a copy: there must be memory for two."""
+    """Why this network does not get packed weights. They are a copy, so there must be memory for both."""
     if left_out("packed"):
         return "KNNMT_PLAIN"
     if sum(layer.weight.nbytes for layer in layers) > SHARE_OF_MEMORY * memory_of_machine():
@@ -61,7 +61,7 @@ def objection_to_packing(network: Network, layers: Iterable[nn.Linear]) -> str |
 
 @cache
 def memory_of_machine() -> int:
-    """In bytes, or what a container allows; where the system does not tell, what a small machine has."""
+    """In bytes; a container's limit if there is one. If the system does not say, that of a small machine."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -73,15 +73,15 @@ def memory_of_machine() -> int:
 
 
 def is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether it is a linear layer and nothing more: one that somebody has given another forward pass keeps it."""
+    """Whether it is a plain linear layer. One with another forward function keeps it."""
     return type(module) is nn.Linear and "forward" not in vars(module) and can_be_packed(module.weight)
 
 
 def is_hooked(module: Any) -> bool:
-    """Whether somebody wants to be told when it is called."""
+    """Whether it has forward hooks."""
     return module is not None and bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether somebody has a hook on it or has given it another forward pass: it must be called to be seen."""
+    """Whether it has hooks or another forward function, so that it must be called."""
     return is_hooked(module) or "forward" in vars(module)

@@ -24,7 +24,7 @@ def objection_to_bfloat16() -> str | None:
 
 
 def dtype_of(name: str | None) -> torch.dtype:
-    """Of the precision named; None, or `auto` where nothing was tuned, is float32."""
+    """The type for a named precision; float32 for None and for `auto` without tuning."""
     if name != BFLOAT16:
         return torch.float32
     objection = objection_to_bfloat16()

@@ -50,7 +50,7 @@ class NextTokens(Protocol):
 
 
 class AllLogits:
-    """Logits that are all there, [n, vocabulary] and perhaps columns of −∞ after that."""
+    """Logits that are all computed, [n, vocabulary], perhaps with columns of −∞ after them."""
 
     def __init__(self, logits: torch.Tensor, vocabulary: int | None = None) -> None:
         self.logits = logits.float()
@@ -68,7 +68,7 @@ class AllLogits:
 
 
 class LogitsByRows:
-    """Logits that are there for a few rows at a time, just while these are ranked."""
+    """Logits that are computed for a few rows at a time while these are ranked."""
 
     def __init__(self, states: torch.Tensor, projection: "Projection", rank_rows: "RankRows") -> None:
         self.states, self.projection, self.rank_rows = states, projection, rank_rows
@@ -85,7 +85,7 @@ RankRows = Callable[[torch.Tensor, int], Ranking]  # of states [rows, dimension]
 
 
 class Projection:
-    """The weights [vocabulary, dimension] that make logits of states, and room for these that is used again."""
+    """The projection weights [vocabulary, dimension], and a buffer for logits that is used again."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight.detach().float()
@@ -108,14 +108,16 @@ class Projection:
         return LogitsByRows(states, self, self.rank_exactly) if by_rows else self.logits(states)
 
     def quickly(self, states: torch.Tensor) -> NextTokens:
-        """The same by bytes, for a processor that has a product of them."""
+        """The same with an int8 product first, if the processor has one."""
         return LogitsByRows(states, self, self.rank_roughly)
 
     def rank_exactly(self, states: torch.Tensor, most: int) -> Ranking:
         return self.logits(states).rank(most)
 
     def rank_roughly(self, states: torch.Tensor, most: int) -> Ranking:
-        """Candidates by bytes, their logits computed anew, and a total that is corrected by the difference."""
+        """Candidates by an int8 product; their logits are computed again, and the total is corrected by the
+        difference.
+        """
         rough = self.rough_logits(states).rank(most + SPARE)
         exact = self.at(states, rough.tokens)
         others = 1 - (rough.logits - rough.total).exp().sum(dim=-1, keepdim=True)
@@ -141,11 +143,11 @@ class Projection:
 
     @cached_property
     def objection_to_halves(self) -> str | None:
-        """Why few rows are not multiplied by halves."""
+        """Why few rows are not multiplied in half precision."""
         return halves.objection_to(self.weight) if self.is_packed else "the projection is not packed"
 
     def rough_logits(self, states: torch.Tensor) -> AllLogits:
-        """Off by about a hundredth."""
+        """Logits with errors of about one per cent."""
         if self.in_bytes is None:
             self.in_bytes = pack(self.weight)
         room = self.room_for(len(states))

@@ -24,14 +24,14 @@ log = logging.getLogger("knnmt.engine")
 
 
 class Judged(NamedTuple):
-    """Whether a network made of these modules can be run directly, and if not, why."""
+    """The modules that a network had when it was judged, and the objection to running it directly."""
 
     modules: list[ReferenceType[nn.Module]]
     objection: str | None
 
 
 class Runtime:
-    """One for each network."""
+    """What is kept for one network."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # held by whoever runs the network: hooks see every forward pass
@@ -47,18 +47,18 @@ class Runtime:
         return Runtime, ()
 
     def not_taken(self, path: str, why: str | None) -> None:
-        """Log why a fast path is not taken (None: it is), once for each reason."""
+        """Log why a fast path is not taken (None: it is taken), once for each reason."""
         if why and self.told.get(path) != why:
             log.debug("%s: not taken: %s", path, why)
         self.told[path] = why or ""
 
 
 def runtime_of(network: Network) -> Runtime:
-    """The network's own; made when it is first asked for."""
+    """The network's runtime; made on first use."""
     found: Runtime = vars(network).setdefault(ATTRIBUTE, Runtime())
     return found
 
 
 def lock_of(network: Network) -> threading.RLock:
-    """Held by whoever runs the network, so that threads take turns."""
+    """The lock that a thread holds while it runs the network."""
     return runtime_of(network).lock

@@ -30,7 +30,7 @@ TOLERANCE = 1e-3
 
 
 class Step(NamedTuple):
-    """What one step made of each row."""
+    """The result of one step for each row."""
 
     keys: torch.Tensor  # [rows, dimension]
     following: NextTokens
@@ -62,7 +62,7 @@ class Stepper:
             yield
 
     def choose_paths(self) -> None:
-        """Which fast paths are taken; the log says why not."""
+        """Decide which fast paths are taken; the log says why one is not."""
         known = architecture_of(self.network).runner == "marian"
         direct = objection_to_direct(self.model) if known else "the architecture has no runner"
         self.runtime.not_taken("direct", direct)
@@ -140,7 +140,7 @@ def checked_projection(network: Network, states: torch.Tensor, logits: AllLogits
 
 
 def known_projection(network: Network) -> Projection | None:
-    """The one that was made of the weights that the network has now."""
+    """The projection, if it was made of the current weights of the network."""
     projection, head = runtime_of(network).projection, network.get_output_embeddings()
     if projection is None or projection.contents != WeightSums([head.weight, bias_of(network, head)]):
         return None
@@ -148,7 +148,7 @@ def known_projection(network: Network) -> Projection | None:
 
 
 def bias_of(network: Network, head: nn.Linear) -> torch.Tensor | None:
-    """What is added to the logits, by the layer itself or after it."""
+    """The bias of the logits, in the layer itself or added after it."""
     after: torch.Tensor | None = getattr(network, "final_logits_bias", None)
     if after is None or head.bias is None:
         return head.bias if after is None else after

@@ -13,7 +13,7 @@ def hash_of(text: str) -> int:
 
 
 def hashes_of(source: str, target: str) -> tuple[int, int]:
-    """Of the source, and of the whole pair."""
+    """The hashes of the source and of the whole pair."""
     return hash_of(source), hash_of(f"{source}\n{target}")
 
 

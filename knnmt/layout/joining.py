@@ -37,7 +37,7 @@ class Inputs:
 
     @property
     def columns(self) -> list[str]:
-        """Those that the joint part will have: keys may have been dropped."""
+        """The columns of the joint part. Keys may have been dropped."""
         return [name for name in KINDS if name != "keys" or all(part.has_keys for part in self.parts)]
 
     def removed_rows(self, part: int) -> NDArray[np.int64]:
@@ -115,7 +115,7 @@ def write_pairs(file: Path, inputs: Inputs) -> None:
 
 
 def tables_of(inputs: Inputs) -> Iterator[Any]:
-    """The sentence pairs of each part; of those that were removed nothing is left but the row."""
+    """The sentence pairs of each part. Removed pairs leave an empty row."""
     for part, record in enumerate(inputs.parts):
         with reading(inputs.files.pairs_path(part)):
             table = dated(inputs.files.read_pairs(part), record)
@@ -129,7 +129,7 @@ def tables_of(inputs: Inputs) -> Iterator[Any]:
 
 
 def dated(table: Any, part: PartRecord) -> Any:
-    """The table with the part's creation time where a pair has none of its own."""
+    """The table with the part's creation time for pairs without their own."""
     from pyarrow import compute
 
     if "metadata" not in table.column_names:  # in the first format

@@ -62,7 +62,7 @@ class Manifest:
         self.check_sums()
 
     def check_sums(self) -> None:
-        """What is counted twice must come to the same."""
+        """Raise unless the totals agree with the parts and indexes."""
         counted = {"entries": self.parts, "segments": self.parts}
         for name, records in counted.items():
             total = sum(getattr(record, name) for record in records)
@@ -123,7 +123,7 @@ class NewerError(Exception):
 
 @lru_cache(PARSED)
 def parsed(text: str) -> Manifest:
-    """A change reads the same manifest several times."""
+    """A manifest from its text, cached, because a change reads the same manifest several times."""
     record = json.loads(text)
     if record["format"] > FORMAT:
         raise NewerError(record["knnmt"])
@@ -131,7 +131,7 @@ def parsed(text: str) -> Manifest:
 
 
 def as_text(manifest: Manifest) -> str:
-    """As it is written: a line for each field, and for each record in a list."""
+    """The text of a manifest file: a line for each field, and for each record in a list."""
     fields = (f" {json.dumps(name)}: {lines_of(value)}" for name, value in manifest.to_json().items())
     return "{\n" + ",\n".join(fields) + "\n}\n"
 

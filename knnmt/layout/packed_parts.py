@@ -19,7 +19,7 @@ ALIGNED = 8
 
 
 def write_packed(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
-    """The widest types come first, so that each array begins where its type may."""
+    """Write arrays with the widest types first, so that each begins at a multiple of its item size."""
     order = sorted(arrays, key=lambda name: -arrays[name].itemsize)
     header: dict[str, Any] = {}
     at = 0

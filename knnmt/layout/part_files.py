@@ -38,7 +38,7 @@ Opened = TypeVar("Opened")
 
 
 def open_checked(file: Path, record: FileRecord) -> BinaryIO:
-    """A file that is as long as it was written and begins as it did."""
+    """Opens a file if its size and its beginning are as recorded."""
     with reading(file):
         opened = file.open("rb", buffering=0)
         size = os.fstat(opened.fileno()).st_size
@@ -83,7 +83,7 @@ def read_array(file: Path) -> Array:
 
 
 class LastUsed:
-    """Things that are costly to open, the last ones used."""
+    """A cache of the last opened files and maps."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -198,7 +198,7 @@ class PartFiles:
         return found
 
     def read_rows(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
-        """The same from the files."""
+        """The same rows, read from the files."""
         columns = {int(part): self.column(int(part), name) for part in np.unique(parts)}
         files = {part: self.file(part, f"{name}.npy") for part in columns}
         shape, kind = columns[int(parts[0])].shape[1:], np.dtype(KINDS[name])
@@ -264,7 +264,7 @@ OPEN: WeakSet[PartFiles] = WeakSet()  # of this process
 
 
 def descriptors_allowed(wanted: int) -> int:
-    """How many descriptors a store may hold beside what else is open; other stores count with all that they may hold.
+    """How many descriptors a store may hold, given what is open and what other stores may open.
 
     Half of what is left at most. The system is asked for more where it has a limit that can be raised.
     """
@@ -284,7 +284,7 @@ def descriptors_allowed(wanted: int) -> int:
 
 
 def descriptors_open() -> int:
-    """How many this process has now."""
+    """How many descriptors this process has open."""
     try:
         return sum(1 for _ in Path("/dev/fd").iterdir())
     except OSError:  # not on every system

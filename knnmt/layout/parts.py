@@ -70,7 +70,7 @@ class PartWriter:
         self.put_kept(position, keys[np.asarray(self.segments[position].positions, dtype=np.intp)])
 
     def put_kept(self, position: int, keys: NDArray[np.floating[Any]]) -> None:
-        """The keys of just those tokens of one segment that become entries."""
+        """Write the keys of those tokens of one segment that become entries."""
         first = self.rows[position]
         with np.errstate(over="ignore"):
             self.keys[first : first + len(keys)] = keys
@@ -89,7 +89,7 @@ class PartWriter:
         return place_part(self.folder, self.final, self.entries, len(self.segments), consumed=consumed, skipped=skipped)
 
     def columns(self) -> dict[str, Array]:
-        """All but the keys."""
+        """All columns except the keys."""
         lengths = [len(segment.positions) for segment in self.segments]
         values = [segment.target[position] for segment in self.segments for position in segment.positions]
         positions = [position for segment in self.segments for position in segment.positions]
@@ -177,7 +177,7 @@ def place_part(
 def place_packed(
     folder: Path, final: Path, columns: dict[str, Array], pairs: Any, *, consumed: int, skipped: dict[str, int]
 ) -> PartRecord:
-    """A small part as one file."""
+    """Write a small part as one file."""
     table = BytesIO()
     parquet.write_table(pairs, table)
     arrays = columns | {PAIRS: np.frombuffer(table.getbuffer(), np.uint8)}

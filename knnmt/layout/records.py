@@ -41,14 +41,16 @@ Kind = TypeVar("Kind")
 
 
 def check_name(name: Any) -> str:
-    """A manifest may come from a stranger: every name in it must stay inside the store's folder."""
+    """Raise unless a name is a plain file name: a manifest may come from a stranger, and its names must stay inside
+    the store.
+    """
     if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\:\0"):
         raise ValueError(f"{name!r} is not the plain name of a file")
     return name
 
 
 def check_types(record: Any) -> None:
-    """Raise where a field of a record is not what its type says, as far as plain types go."""
+    """Raise if a field of a record does not have its type, for plain types."""
     kind: Any = type(record)
     for name, allowed in plain_fields(kind):
         value = getattr(record, name)
@@ -75,7 +77,7 @@ def summed(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
 
 
 def read_record(kind: Callable[..., Kind], record: Any, **read: Any) -> Kind:
-    """A record out of JSON; `read` holds those of its fields that have been read already."""
+    """A record from JSON; `read` has the fields that are already read."""
     if not isinstance(record, dict):
         raise TypeError(f"{record!r} is no record")
     names = {one.name for one in fields(kind)} - {"unknown"}  # type: ignore[arg-type]
@@ -85,7 +87,7 @@ def read_record(kind: Callable[..., Kind], record: Any, **read: Any) -> Kind:
 
 
 def as_json(value: Any) -> Any:
-    """What `read_record` reads; fields of a later version come back where they were."""
+    """The JSON that `read_record` reads. Fields of a later version are written back."""
     if is_dataclass(value):
         known = {one.name: as_json(getattr(value, one.name)) for one in fields(value) if one.name != "unknown"}
         return getattr(value, "unknown", {}) | known
@@ -96,7 +98,7 @@ def as_json(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """A file as it was written: what `verify` and every opening compare with."""
+    """Size and checksums of a file as it was written; opening and `verify` compare with them."""
 
     bytes: int
     sha256: str
@@ -264,7 +266,7 @@ class MixingRecord:
             raise TypeError(f"how is {self.how!r}")
 
     def outgrown(self, segments: int) -> bool:
-        """Whether a store of so many live segments has become another one than was fitted."""
+        """Whether the number of live segments is far from the one that the mixing was fitted to."""
         before = self.how.get("segments", 0)
         return self.kind != "paper" and not before / CHANGED < segments < before * CHANGED
 

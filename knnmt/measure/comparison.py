@@ -42,7 +42,7 @@ def compare(
     against: Earlier | None = None,
     show_progress: bool = False,
 ) -> Evaluation:
-    """Score the model alone and each way to mix; what the store has no head for is fitted to it first, and not kept."""
+    """Score the model alone and each way to mix. A head that the store lacks is fitted first, and not kept."""
     bleu, chrf = metrics(translator, references)
     base = score_base(translator, sources, bleu, chrf, against, show_progress=show_progress)
     mixed: dict[str, Mixed] = {}

@@ -153,7 +153,7 @@ def score_base(
     *,
     show_progress: bool = False,
 ) -> Scores:
-    """What everything is compared with: the model alone, or earlier translations."""
+    """The baseline: the model alone, or earlier translations."""
     if against:
         return score_texts(against.translations, bleu, chrf)
     return score_system(translator.base(), sources, bleu, chrf, label="base" if show_progress else "")
@@ -236,7 +236,7 @@ def shortcuts(settings: TranslateSettings) -> str:
 
 
 def precision_of(settings: TranslateSettings) -> str:
-    """Of the model's products, where it is not float32."""
+    """The precision of the model's products, if it is not float32."""
     return f"|precision:{settings.precision}" if settings.precision not in (None, "float32") else ""
 
 

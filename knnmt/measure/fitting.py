@@ -44,7 +44,7 @@ PRIOR = 0.02  # how strongly a head without general text is held at the built-in
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """All that a fit needs of a memory."""
+    """Everything that a fit needs of a memory."""
 
     seen: Seen
     foreign: Foreign | None
@@ -90,7 +90,7 @@ def learn_with(translator: Translator, sources: Sequence[str], references: Seque
 
 
 class ComparedMixers:
-    """Makes the mixers of a comparison: the first store's own, and those that it has not, fitted now and not kept."""
+    """Makes the mixers of a comparison: the first store's own, and others that are fitted now and not kept."""
 
     def __init__(self, translator: Translator, general: Path | None = None) -> None:
         if not isinstance(translator.retriever, LocalRetriever):
@@ -111,7 +111,7 @@ class ComparedMixers:
         return fixed_mixer(asked.filled({"k": min(PAPER_K, self.retriever.entries)} | values), self.retriever.entries)
 
     def lacks(self, kind: str) -> bool:
-        """Whether the store must be fitted for it."""
+        """Whether the store has no head of this kind."""
         if kind == "paper" or (kind == LEARNED and self.store.live_segments < FEWEST_SEGMENTS):
             return False
         if kind != "fixed":
@@ -121,7 +121,7 @@ class ComparedMixers:
 
     @cached_property
     def observed(self) -> Observations:
-        """The memory is looked at once for all kinds."""
+        """What all kinds need; the memory is observed once."""
         model = self.translator.translation_model
         check_fittable(self.store, model)
         return observe_memory(model, self.store, general_sentences(model.source_lang, self.general))
@@ -134,7 +134,7 @@ def with_text(
     sources: Sequence[str],
     references: Sequence[str],
 ) -> Observations:
-    """What was seen of a memory and of new text together."""
+    """Observations of a memory and of new text together."""
     new = new_text(model, retriever, observed.coverage, observed.variance, sources, references) if sources else None
     return replace(observed, seen=all_seen([observed.seen, new])) if new else observed
 
@@ -150,7 +150,7 @@ def observe_general(
 
 
 def general_sentences(language: str | None, file: Path | None = None) -> list[str]:
-    """General text in a language: of a file, else the package's own; none where it has none."""
+    """General text in a language: from a file, otherwise from the package; empty if there is none."""
     if file is not None:
         lines = [line for line in read_lines(file) if line.strip()]
         if not lines:
@@ -222,7 +222,9 @@ def fitted_record(
 
 
 def record_of_few(store: Store, model: TranslationModel, kind: str) -> tuple[MixingRecord, dict[str, bytes]]:
-    """Of a store too small to learn from: what the built-in head needs, or nothing but the spread of the keys."""
+    """The record for a store that is too small to learn from: what the built-in head needs, or only the variance of
+    the keys.
+    """
     if kind not in ("learned", "fixed"):
         raise SettingsError(
             f"--mixing {kind}: {store.path} has {store.live_segments:,} sentence pairs, and {FEWEST_SEGMENTS} are "
@@ -236,7 +238,7 @@ def record_of_few(store: Store, model: TranslationModel, kind: str) -> tuple[Mix
 def record_of(
     store: Store, model: TranslationModel, kind: str, observed: Observations, fitted: Fitted
 ) -> tuple[MixingRecord, dict[str, bytes]]:
-    """The same of what was fitted."""
+    """The record of a fitted head."""
     how = {"segments": store.live_segments} | story(fitted, observed)
     contents = {COVERAGE: observed.coverage.to_bytes()}
     if kind != "fixed":
@@ -263,7 +265,7 @@ def fitted_to(observed: Observations, kind: str = "learned") -> Fitted:
 
 
 def story(fitted: Fitted, observed: Observations) -> dict[str, Any]:
-    """What was found, for `knnmt info`."""
+    """What was found, as `knnmt info` shows it."""
     record: dict[str, Any] = {
         "sentences": len(set(observed.seen.sentences.tolist())),
         "tokens": len(observed.seen.model),

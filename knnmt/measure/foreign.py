@@ -14,7 +14,7 @@ MOST = 200  # sentences that are translated
 
 @dataclass(frozen=True, slots=True)
 class ForeignText:
-    """Text that the memory is not about."""
+    """Text of another kind than the memory."""
 
     name: str
     sources: list[str]
@@ -23,7 +23,7 @@ class ForeignText:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What becomes of foreign text under one setting."""
+    """How one setting changes foreign text."""
 
     mixing: str  # learned or fixed
     same: float  # share of the sentences that are translated as by the model alone

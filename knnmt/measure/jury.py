@@ -44,7 +44,7 @@ class JudgedSetting:
 
 
 def tuned_values(settings: TranslateSettings) -> dict[str, Any]:
-    """What a tuning leaves in the manifest."""
+    """What a tuning writes to the manifest."""
     if settings.mixing == LEARNED:
         return {"mixing": LEARNED, **settings.given("precision")}
     values = {**asdict(settings.fixed), **settings.given("precision")}
@@ -61,7 +61,7 @@ class Jury:
         references: Sequence[str],
         learned: Mixer | None = None,
     ) -> None:
-        """`learned` mixes for the settings that ask for it."""
+        """`learned` is the mixer for settings that ask for the head."""
         order = np.random.default_rng(SEED).permutation(len(sources))
         self.translator, self.learned = translator, learned
         self.sources = [sources[position] for position in order]

@@ -44,7 +44,7 @@ class Grid:
 
     @classmethod
     def within(cls, entries: int) -> "Grid":
-        """All of it, up to the k that the store can give."""
+        """The grid up to the largest k that the store can give."""
         most = min(PAPER_K, entries)
         return cls(ks=(*(k for k in KS if k < most), most))
 

@@ -31,7 +31,7 @@ Entries = NDArray[np.int64]
 
 
 class Nesting:
-    """The random order of a store's segments that its parts are cut from."""
+    """The random order of a store's segments, of which subsets are prefixes."""
 
     def __init__(self, store: Store, seed: int = SEED) -> None:
         owners = store.segment_numbers(np.arange(store.entries))
@@ -44,7 +44,7 @@ class Nesting:
         self.ranks = ranks[owners]  # [entries] the rank of each entry's segment
 
     def segments_of(self, size: float) -> int:
-        """How many segments a share of the store is; never none."""
+        """How many segments a fraction of the store has; at least one."""
         return max(1, round(size * self.segments))
 
     def entries_of(self, size: float) -> Entries:
@@ -67,7 +67,7 @@ class Subset:
 
 
 def factory_for(store: Store, entries: int) -> str:
-    """The index of a part: by size where the store's own is by size, else the same."""
+    """The factory of a subset's index: chosen by size if the store's own is, otherwise the same."""
     own, dimension = store.manifest.index, store.manifest.model.dimension
     by_size = was_automatic(own.factory, own.entries, dimension)
     return automatic_factory(entries, dimension) if by_size else own.factory
@@ -105,7 +105,7 @@ def copy_keys(store: Store, entries: Entries, file: Path) -> Array:
 
 
 class SubsetEntries(IndexedEntries):
-    """Some entries of a store, found with the numbers that they have there."""
+    """Some entries of a store under their numbers in the store."""
 
     def __init__(self, subset: Subset, nprobe: int | None) -> None:
         self.store = subset.store
@@ -120,7 +120,7 @@ class SubsetEntries(IndexedEntries):
 
 
 class SubsetSearcher(StoreSearcher):
-    """Searches a part of a store as a whole one is searched."""
+    """Searches a subset of a store."""
 
     def __init__(self, subset: Subset, nprobe: int | None) -> None:
         piece = SubsetEntries(subset, nprobe)
@@ -128,7 +128,7 @@ class SubsetSearcher(StoreSearcher):
 
 
 class SubsetRetriever(LocalRetriever):
-    """One store of which only some entries are there."""
+    """A retriever over a subset of one store."""
 
     def __init__(self, subset: Subset, nprobe: int | None) -> None:
         self.stores, self.searchers = [subset.store], [SubsetSearcher(subset, nprobe)]

@@ -59,7 +59,7 @@ def title_of(tuning: Tuning) -> str:
 
 
 def alone_of(tuning: Tuning) -> str:
-    """What the model reached without the memory, on as many sentences as it was decoded."""
+    """BLEU of the model alone, on as many sentences as it was decoded."""
     alone = next((one for one in tuning.candidates if one.is_alone), tuning.chosen)
     return "" if alone is tuning.chosen else f"; the model alone: {alone.bleu:.2f} on {alone.sentences:,}"
 

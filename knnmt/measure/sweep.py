@@ -249,7 +249,7 @@ class Study:
         return Translator(self.translator.translation_model, retriever, point.settings)
 
     def whole(self, nprobe: int | None) -> LocalRetriever:
-        """The store itself."""
+        """The whole store."""
         if nprobe not in self._whole:
             self._whole[nprobe] = LocalRetriever([self.store], nprobe=nprobe)
         return self._whole[nprobe]
@@ -288,7 +288,7 @@ class Study:
         )
 
     def memory(self, point: Point, retriever: LocalRetriever | None) -> dict[str, Any]:
-        """The columns that describe retrieval."""
+        """The columns about retrieval."""
         if retriever is None:
             return dict.fromkeys(("k", "temperature", "nprobe", "size", "segments", "entries", "index"))
         searcher = retriever.searchers[0]

@@ -123,7 +123,7 @@ def learn(jury: Jury, *, show_progress: bool = False) -> FittedHead | None:
 
 
 def to_compare(candidates: Sequence[JudgedSetting]) -> list[JudgedSetting]:
-    """The best of each kind."""
+    """The best candidate of each kind."""
     learned = [one for one in candidates if one.is_learned][:1]
     fixed = [one for one in candidates if not one.is_learned and not one.is_alone][:1]
     return [*learned, *fixed]

@@ -60,7 +60,7 @@ def architecture_of(network: Network) -> Architecture:
 
 
 def key_site_of(network: Network, path: str | None = None) -> KeySite:
-    """The place of the key: the one given, or the one known for this kind of model."""
+    """The key site: the given one, or the known one of this kind of model."""
     kind, known = network.config.model_type, architecture_of(network).key_site
     if path is not None:
         site = KeySite(path, time_first=known is not None and known.time_first)

@@ -12,7 +12,7 @@ Pair = tuple[str | None, str | None]  # source and target language
 
 
 def pair_of_tokenizer(tokenizer: Any) -> Pair:
-    """The languages that a model of one pair says it has."""
+    """The languages that the tokenizer of a one-pair model names."""
     return getattr(tokenizer, "source_lang", None), getattr(tokenizer, "target_lang", None)
 
 
@@ -31,7 +31,7 @@ def language_codes(tokenizer: Any) -> dict[str, int]:
 
 
 def forced_first(_: Any, target: int) -> dict[str, int]:
-    """What `generate` must be told, so that the first token is the target language's."""
+    """The argument for `generate` that forces the target language's token first."""
     return {"forced_bos_token_id": target}
 
 
@@ -46,7 +46,7 @@ def same_tokenizer(tokenizer: Any) -> Any:
 
 
 def fsmt_turned_round(tokenizer: Any) -> Any:
-    """FSMT's tokenizer only knows the source side: the target's is made from the same files, turned round."""
+    """FSMT's tokenizer knows only the source side. A second one with the sides exchanged is made from the same files."""
     return type(tokenizer)(
         langs=[tokenizer.tgt_lang, tokenizer.src_lang],
         src_vocab_file=tokenizer.tgt_vocab_file,
@@ -66,7 +66,7 @@ class Languages:
     target_side: Callable[[Any], Any] = same_tokenizer  # the tokenizer of targets
 
     def choose(self, tokenizer: Any, source_lang: str | None, target_lang: str | None) -> dict[str, int]:
-        """Tell a multilingual tokenizer its languages; return what `generate` must be told."""
+        """Set the languages of a multilingual tokenizer; return the arguments for `generate`."""
         codes = self.codes(tokenizer)
         if not codes:
             return {}
@@ -79,7 +79,7 @@ class Languages:
 
 
 def source_prefix_of(network: Network, tokenizer: Any, source_lang: str | None, target_lang: str | None) -> str:
-    """What a model wants before the source text, so that it knows what to do."""
+    """The text that a model needs before the source."""
     return task_prefix(network, source_lang, target_lang) or target_prefix(tokenizer, target_lang)
 
 
@@ -95,7 +95,7 @@ def target_prefix(tokenizer: Any, target_lang: str | None) -> str:
 
 
 def task_prefix(network: Network, source_lang: str | None, target_lang: str | None) -> str:
-    """T5 wants to be told in words what to do, and its configuration has the words."""
+    """T5 needs the task in words; its configuration has the words."""
     tasks = getattr(network.config, "task_specific_params", None) or {}
     task = tasks.get(f"translation_{source_lang}_to_{target_lang}", {})
     return str(task.get("prefix", ""))

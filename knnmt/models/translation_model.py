@@ -208,7 +208,7 @@ def wrap_model(
 
 
 def forced_opening(network: Network, tokenizer: Any) -> dict[str, int]:
-    """Force `<s>` as first token for BART: its tokenizer put it before every target in training."""
+    """Force `<s>` as the first token for BART: in training, its tokenizer put it before every target."""
     first = tokenizer(text_target="")["input_ids"][0]
     forced = network.generation_config.forced_bos_token_id is not None
     return {} if forced or first != tokenizer.bos_token_id else {"forced_bos_token_id": int(first)}

@@ -24,7 +24,7 @@ def written(model: TranslationModel, tokens: Sequence[int], text: str) -> list[i
 
 
 def written_by_pieces(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int] | None:
-    """The same at once, where the vocabulary's own pieces make up the text; None where they do not."""
+    """The same without decoding, if the vocabulary's pieces make up the text; otherwise None."""
     special = set(model.tokenizer.all_special_ids)
     pieces = ["" if token in special else model.token_text(token).replace(PIECE_SPACE, " ") for token in tokens]
     whole = "".join(pieces)
@@ -44,14 +44,14 @@ def written_by_decoding(model: TranslationModel, tokens: Sequence[int], text: st
 
 
 def common(text: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """The length of the common beginning of two texts."""
     if other.startswith(text):
         return len(text)
     return next(at for at, (left, right) in enumerate(zip(text, other + "\0", strict=False)) if left != right)
 
 
 def places(decoded: str, text: str) -> Callable[[int], int]:
-    """From an offset in `decoded` to the one in `text` that corresponds to it."""
+    """A function from an offset in `decoded` to the corresponding one in `text`."""
     if decoded == text:
         return lambda offset: offset
     blocks = SequenceMatcher(None, decoded, text, autojunk=False).get_matching_blocks()
@@ -102,7 +102,7 @@ def word_spans(text: str, words: Sequence[Sequence[int]], ends: Sequence[int]) -
 
 
 def widened(text: str, start: int, end: int) -> tuple[int, int]:
-    """From a part of a word to the whole of it, without the spaces and the punctuation around it."""
+    """Widens a part of a word to the whole word, without spaces and punctuation around it."""
     start += len(text[start:]) - len(text[start:].lstrip())
     end = max(start, end)
     while start > 0 and is_inside_word(text, start):
@@ -119,7 +119,7 @@ def is_inside_word(text: str, at: int) -> bool:
 
 
 def label(token: str, text: str) -> str:
-    """A token in a table: its text with a visible space, or its name in the vocabulary where it has no text."""
+    """A token in a table: its text with a visible space, or its name in the vocabulary if it has no text."""
     if text.strip():
         return text.replace(" ", SPACE)
     return token.replace("▁", SPACE).replace("Ġ", SPACE)

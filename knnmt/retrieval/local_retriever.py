@@ -48,7 +48,7 @@ class LocalRetriever:
 
     @property
     def entries(self) -> int:
-        """How many may be found."""
+        """The number of entries that may be found."""
         return sum(searcher.entries for searcher in self.searchers)
 
     @property
@@ -67,7 +67,7 @@ class LocalRetriever:
         return StoreSearcher(store, nprobe, where)
 
     def search_stores(self, queries: NDArray[np.float32], k: int) -> list[Neighbours]:
-        """What each store that has entries finds by itself."""
+        """The neighbours in each store that has entries."""
         return [searcher.search(queries, k) for searcher in self.searchers if searcher.entries]
 
     @cached_property
@@ -108,7 +108,7 @@ SearchedBy = Callable[..., LocalRetriever]  # with the arguments of `LocalRetrie
 
 
 def located(store: Store, name: str, entries: NDArray[np.int64]) -> list[Located]:
-    """What entries of one store stand for; each sentence pair is read once."""
+    """The sentence pairs and positions of entries of one store; each sentence pair is read once."""
     numbers, positions = store.segment_numbers(entries).tolist(), store.gather("positions", entries).tolist()
     tokens = store.tokens(entries).tolist()
     pairs = {number: store.segment(number) for number in dict.fromkeys(numbers)}
@@ -161,7 +161,7 @@ class StoreSearcher:
 
 
 def merge_neighbours(found: Sequence[Neighbours], k: int) -> Neighbours:
-    """The k nearest of several lists."""
+    """The k nearest of several lists of neighbours."""
     distances = np.concatenate([neighbours.distances for neighbours in found], axis=1)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
 

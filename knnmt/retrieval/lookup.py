@@ -49,13 +49,15 @@ class Hit:
 
 
 class Lookup:
-    """Finds sentence pairs of stores; of what was removed, or meets not every condition, there is none."""
+    """Finds sentence pairs of stores that are not removed and meet the conditions."""
 
     def __init__(self, stores: Sequence[Store], *, where: Sequence[str] = ()) -> None:
         self.memories = [StoreTexts(store, where) for store in stores]
 
     def exact(self, text: str, *, context: str | None = None) -> StoredSegment | None:
-        """The pair whose source is this text, white space aside: of several, the same context, then the newest."""
+        """The pair with this source, apart from white space. Of several: the one in the same context, then the
+        newest.
+        """
         found = [pair for memory in self.memories for pair in memory.with_source(one_line(text))]
         return max(found, key=lambda pair: (has_context(pair, context), pair.created, pair.segment), default=None)
 
@@ -65,7 +67,7 @@ class Lookup:
         return best_first(hits, most)
 
     def concordance(self, text: str, *, least: float = LEAST, most: int = 20) -> list[Hit]:
-        """Pairs one side of which is like a text or holds something like it: whole sides first, best first."""
+        """Pairs of which one side is similar to a text or contains something similar; whole sides first, best first."""
         text = one_line(text)
         if not text:
             return []
@@ -77,7 +79,7 @@ class Lookup:
 
 
 class StoreTexts:
-    """The texts of one store, and what makes looking among them quick."""
+    """The texts of one store, with counts that make search fast."""
 
     def __init__(self, store: Store, where: Sequence[str]) -> None:
         self.store = store
@@ -97,7 +99,7 @@ class StoreTexts:
         return mask
 
     def with_source(self, text: str) -> list[StoredSegment]:
-        """The pairs with this source; a hash alone proves nothing."""
+        """The pairs with this source; the texts are compared, not only hashes."""
         numbers = [number for number in self.store.suspects(hash_of(text)) if number in self.chosen]
         return [pair for pair in self.pairs(np.array(numbers, np.int64)) if pair.source == text]
 
@@ -121,7 +123,7 @@ class StoreTexts:
         return self.scored(text, side, bounds, least, most)
 
     def scored(self, text: str, side: Side, bounds: NDArray[np.float64], least: float, most: int) -> list[Hit]:
-        """The best by true percentage; those whose bound is below the worst of them are never read."""
+        """The best by their true percentage. Texts whose bound is below the worst of them are not read."""
         chosen = np.flatnonzero((bounds >= least) & self.allowed)
         chosen = chosen[np.argsort(-bounds[chosen], kind="stable")]
         best: list[Hit] = []
@@ -185,7 +187,7 @@ def best_first(hits: Sequence[Hit], most: int) -> list[Hit]:
 
 
 def one_each(hits: Sequence[Hit]) -> list[Hit]:
-    """Each pair once, with its first hit."""
+    """Each pair once, with its best hit."""
     first: dict[tuple[str, int], Hit] = {}
     for hit in hits:
         first.setdefault((hit.store, hit.segment.segment), hit)

@@ -13,7 +13,7 @@ StorePaths = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A datastore as it is used: what it is called, and the factor on its neighbours' mass."""
+    """A datastore in use: its name, and the factor on the mass of its neighbours."""
 
     store: Store
     name: str
@@ -26,7 +26,7 @@ def open_memories(given: StorePaths) -> list[Memory]:
 
 
 def open_memory(given: str | Path) -> Memory:
-    """A path that exists is taken as it is, whatever signs are in it."""
+    """Open a store. A path that exists is taken as it is, whatever characters it has."""
     if isinstance(given, Path) or Path(given).exists():
         return Memory(Store.open(given), str(given))
     matched = re.fullmatch(r"(?:([\w.-]+)=)?(.+?)(?::([^:/\\]*))?", given, re.DOTALL)

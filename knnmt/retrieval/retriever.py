@@ -13,7 +13,7 @@ from knnmt.store.datastore import StoredSegment
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where an entry comes from: the sentence pair, and which of its target tokens the entry is."""
+    """The origin of an entry: the sentence pair, and which of its target tokens the entry is."""
 
     store: str  # what the store is called
     pair: StoredSegment
@@ -22,11 +22,11 @@ class Located:
 
 
 class Retriever(Protocol):
-    """A memory that can be searched. `knnmt.translate` lists the implementations."""
+    """A memory that can be searched. The docstring of `knnmt.retrieval` lists the implementations."""
 
     @property
     def entries(self) -> int:
-        """How many may be found."""
+        """The number of entries that may be found."""
 
     @property
     def fingerprint(self) -> str:
@@ -40,4 +40,4 @@ class Retriever(Protocol):
         """The k nearest entries of each of the queries [n, dimension]."""
 
     def locate(self, entries: Sequence[int]) -> list[Located]:
-        """What entries that were found stand for."""
+        """The origins of entries that were found."""

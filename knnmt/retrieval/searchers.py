@@ -37,7 +37,7 @@ Kind = TypeVar("Kind")
 
 
 class Candidates(NamedTuple):
-    """What the nearest are among, all [queries, n]: in the order of their numbers, or of their distances."""
+    """Entries from which the nearest are chosen, all [queries, n], ordered by number or by distance."""
 
     codes: NDArray[np.float32]  # squared distances as the index has them, by which these were chosen
     distances: NDArray[np.float32]  # by keys, where there are keys
@@ -58,7 +58,7 @@ class StorePiece(Protocol):
 
 
 class Opening:
-    """How the pieces of a store are opened: whole, in this process."""
+    """Opens the pieces of a store whole, in this process."""
 
     def kept(self, make: Callable[[], StorePiece], entries: int) -> StorePiece:  # noqa: ARG002
         """Keys that are all looked at, so many of them."""
@@ -115,7 +115,7 @@ shared: "WeakValueDictionary[Any, Any]" = WeakValueDictionary()
 
 
 def share(name: Any, make: Callable[[], Kind]) -> Kind:
-    """What somebody has open under this name, or a new one."""
+    """What is open under this name, or a new one."""
     found: Kind | None = shared.get(name)
     if found is None:
         found = make()
@@ -124,12 +124,12 @@ def share(name: Any, make: Callable[[], Kind]) -> Kind:
 
 
 def wider(index: Any) -> int:
-    """How many times k are looked up by the codes of an index, where there are keys to choose by."""
+    """How many times k are fetched by codes, if there are keys for rescoring."""
     return max(WIDER, wider_of(index))
 
 
 class KeptKeys:
-    """Units without an index: their keys are in memory, and all are looked at."""
+    """Units without an index: their keys are in memory, and all are compared."""
 
     nprobe: int | None = None
 
@@ -164,7 +164,7 @@ def unit_files(unit: IndexUnit) -> list[Any]:
 
 
 class FewEntries:
-    """So few entries are allowed that an index over all of them would hardly meet any: look at each."""
+    """All allowed entries are compared: they are so few that a search of the index would find hardly any."""
 
     nprobe: int | None = None
 
@@ -241,7 +241,7 @@ class IndexedEntries:
         return np.where(entries < 0, -1, entries + self.first)
 
     def distances_by_keys(self, queries: NDArray[np.float32], entries: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Codes put distances off by a tenth, and the softmax feels it: compute them anew from the keys."""
+        """Distances computed from the keys: those by codes are off by about 10 %, which changes the softmax."""
         few = max(1, KEYS_AT_ONCE // entries.shape[1])  # queries
         blocks = [slice(first, first + few) for first in range(0, len(queries), few)]
         return np.concatenate([self.distances_to(queries[block], entries[block]) for block in blocks])

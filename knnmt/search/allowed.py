@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 
 class Allowed:
-    """Which of some entries may be found: all but those that are gone, and of these, perhaps, only chosen ones."""
+    """Which entries may be found: all except those that are gone; with `chosen`, only chosen ones of these."""
 
     def __init__(
         self, entries: int, gone: NDArray[np.int64], chosen: NDArray[np.bool_] | None = None, first: int = 0

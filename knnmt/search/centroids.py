@@ -97,12 +97,12 @@ def objection_to_codes(centroids: Keys) -> str | None:
 
 
 def pieces_of(dimension: int) -> int:
-    """The most pieces, of four numbers at least, that divide the dimension evenly."""
+    """The largest number of pieces, of at least four numbers each, that divides the dimension evenly."""
     return next(n for n in range(max(1, dimension // NUMBERS_A_CODE), 0, -1) if dimension % n == 0)
 
 
 def with_codes(centroids: Keys, held: Any) -> Any:
-    """A FAISS index of the centroids' codes that compares the best of them as they are."""
+    """A FAISS index of the centroids' codes that rescores the best of them."""
     dimension, engine = centroids.shape[1], cast(Any, faiss)
     codes = engine.IndexPQFastScan(dimension, pieces_of(dimension), 4)
     codes.pq.cp.niter = ROUNDS

@@ -26,7 +26,7 @@ def cluster(keys: Keys, clusters: int, random: np.random.Generator) -> Keys:
 
 
 def shared_out(total: int, sizes: list[int]) -> list[int]:
-    """Split a total into integers proportional to sizes: at least 1 and at most the size each."""
+    """Split a total into integers proportional to sizes, each at least 1 and at most the size."""
     bounds = np.round(np.cumsum([0, *sizes]) * (total / sum(sizes))).astype(int)
     shares = np.maximum(1, np.diff(bounds))
     while shares.sum() > total:

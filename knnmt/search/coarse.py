@@ -28,7 +28,7 @@ class Assigned(NamedTuple):
     transformed: Keys | None = None  # the queries as the index compares them; None: as they are
 
     def of(self, rows: Rows) -> "Assigned":
-        """Those of some queries."""
+        """The clusters of some of the queries."""
         transformed = None if self.transformed is None else np.ascontiguousarray(self.transformed[rows])
         return Assigned(
             np.ascontiguousarray(self.distances[rows]), np.ascontiguousarray(self.clusters[rows]), transformed
@@ -36,7 +36,7 @@ class Assigned(NamedTuple):
 
 
 class Probing:
-    """An IVF index whose centroids are kept as they are, perhaps with a transformation of the keys before it."""
+    """An IVF index whose centroids are stored unquantised, perhaps after a transformation of the keys."""
 
     def __init__(self, index: Any, *, assigns: bool = True) -> None:
         self.index = inner_index(index)
@@ -59,7 +59,7 @@ class Probing:
         return self.within(self.assign(queries)).search(queries, k)
 
     def assign(self, queries: Keys) -> Assigned:
-        """The clusters in which each query is looked for."""
+        """The clusters to search for each query."""
         if self.nearest is None:
             raise ValueError("who searches a cut of an index is told the clusters")
         asked = queries
@@ -90,7 +90,7 @@ class Within(NamedTuple):
 
 
 def probing(index: Any, *, assigns: bool = True) -> Probing | None:
-    """A quicker way to search this index, if there is one; with `assigns`, it finds the clusters of queries itself."""
+    """A faster way to search this index, if there is one; with `assigns`, it also finds the clusters of queries."""
     return None if plain_clusters(inner_index(index)) is None else Probing(index, assigns=assigns)
 
 

@@ -30,7 +30,7 @@ class Cut:
 
     @classmethod
     def of(cls, file: Path, nprobe: int | None, first: int, end: int) -> "Cut | None":
-        """None for an index that is made neither of lists nor of keys."""
+        """None for an index that consists neither of lists nor of keys."""
         index = open_index(file, nprobe)
         keys = keys_inside(index)
         if keys is not None:
@@ -60,7 +60,7 @@ def keep(index: Any, first: int, end: int, file: Path) -> None:
 
 
 def trained_part(file: Path, nprobe: int | None) -> Any:
-    """What an index learned, to find clusters by; its lists may be empty, or on disk."""
+    """The trained part of an index, to find clusters with. Its lists may be empty or on disk."""
     beside = file.with_name(trained_name(file.name))
     if not beside.exists():
         return open_index(file, nprobe)

@@ -39,7 +39,7 @@ def in_single_precision(keys: Array) -> Keys:
 
 
 def exact_distances(queries: Keys, keys: list[Array], k: int) -> Keys:
-    """The k smallest squared distances, [queries, k] ascending, by looking at every key."""
+    """The k smallest squared distances, [queries, k] ascending, by comparing with every key."""
     tensors = (torch.from_numpy(block) for block in blocks(keys))
     found: Keys = nearest(torch.from_numpy(queries), ((block, norms_of(block)) for block in tensors), k)[0].numpy()
     return found

@@ -38,7 +38,7 @@ class ExactSearch:
             self.norms = self.among(allowed).norms
 
     def among(self, allowed: NDArray[np.bool_]) -> "ExactSearch":
-        """The same keys, of which only some may be found, [entries]; the keys are shared."""
+        """A search over the same keys, of which only some may be found, [entries]; the keys are shared."""
         some = copy(self)
         vars(some).pop("largest_norm", None)
         some.norms = [
@@ -64,12 +64,12 @@ class ExactSearch:
 
     @cached_property
     def largest_norm(self) -> float:
-        """Of the keys that may be found, about."""
+        """The largest norm of the keys that may be found, approximately."""
         finite = [norms[~norms.isinf()] for norms in self.norms]
         return max((float(norms.max()) for norms in finite if len(norms)), default=0.0)
 
     def some_nearest(self, asked: torch.Tensor, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The same, where of those that are equally far, or as good as, any may be left out."""
+        """The same, but any of several entries at (nearly) equal distances may be left out."""
         rough, entries = nearest(asked - self.centre, zip(self.blocks(), self.norms, strict=True), k)
         offsets = self.keys[entries] - asked[:, None, :]
         # Computed anew, these are free of the rounding that comes with norms.

@@ -33,7 +33,7 @@ def automatic_factory(entries: int, dimension: int, memory: int | None = None) -
 
 
 def half_of_memory() -> int:
-    """Bytes, of this machine's memory."""
+    """Half of this machine's memory, in bytes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, ValueError, OSError):  # not on every system
@@ -54,13 +54,13 @@ def was_automatic(factory: str, entries: int, dimension: int) -> bool:
 
 
 def code_pieces(dimension: int) -> int:
-    """The most pieces, of half a byte each and of two numbers at least, that divide the dimension evenly."""
+    """The largest number of pieces, of half a byte each and at least two numbers, that divides the dimension evenly."""
     most = min(2 * PAPER_CODE_BYTES, max(1, dimension // 2))
     return max(pieces for pieces in range(1, most + 1) if dimension % pieces == 0)
 
 
 def can_be_extended(factory: str, dimension: int) -> bool:
-    """Whether an index can lose its entries and keep what it learned; not so one that has keys beside its codes."""
+    """Whether an index can lose its entries and keep what was trained. One with keys beside its codes cannot."""
     index = make_index(factory, dimension)
     if isinstance(index, faiss.IndexPreTransform):
         index = faiss.downcast_index(index.index)

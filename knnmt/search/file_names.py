@@ -2,7 +2,7 @@
 
 
 def trained_name(name: str) -> str:
-    """The file beside an index that holds only what the index learned."""
+    """The file beside an index that holds only its trained part."""
     return name.replace(".faiss", ".trained.faiss", 1)
 
 

@@ -18,7 +18,7 @@ MANY = 0.05  # of all entries; if no more are gone, it is quicker to drop them f
 def search_allowed(
     index: Any, queries: Keys, k: int, allowed: Allowed, searcher: Any = None
 ) -> tuple[Keys, NDArray[np.int64]]:
-    """The k nearest among the allowed entries; −1 where fewer were found. `searcher` is a quicker way to search all."""
+    """The k nearest of the allowed entries; −1 if fewer were found. `searcher` is a faster way to search all entries."""
     if allowed.bits is None and len(allowed.gone) <= MANY * allowed.entries:
         return search_wider(searcher or index, queries, k, allowed)
     selector = engine.IDSelectorBitmap(allowed.packed())
@@ -30,7 +30,7 @@ def search_allowed(
 
 
 def parameters_with(index: Any, selector: Any) -> Any:
-    """FAISS wants parameters of the index's own kind, its usual settings among them."""
+    """A selector in search parameters of the index's own kind, with its usual settings, as FAISS wants them."""
     index = engine.downcast_index(index)
     if isinstance(index, engine.IndexPreTransform):
         return engine.SearchParametersPreTransform(index_params=parameters_with(index.index, selector))
@@ -55,7 +55,7 @@ def search_wider(index: Any, queries: Keys, k: int, allowed: Allowed) -> tuple[K
 def only_allowed(
     distances: Keys, entries: NDArray[np.int64], allowed: Allowed, k: int
 ) -> tuple[Keys, NDArray[np.int64]]:
-    """The first k of each row that are allowed, whatever the index thought of it."""
+    """The first k of each row that are allowed."""
     fine = (entries >= 0) & allowed.holds(np.clip(entries, 0, allowed.entries - 1))
     order = np.argsort(~fine, axis=1, kind="stable")[:, :k]
     fine = np.take_along_axis(fine, order, 1)

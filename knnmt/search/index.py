@@ -85,7 +85,7 @@ def build_index(
 
 
 def extend_index(trained: Path, keys: list[Array], file: Path, *, nprobe: int | None) -> BuiltIndex:
-    """An index of other keys that shares the clusters and codes of one that was trained; so many are searched."""
+    """An index of other keys that shares the clusters and codes of a trained one."""
     index, random, name = without_entries(trained), np.random.default_rng(0), f"clusters of {trained.name}"
     set_graph_candidates(index)
     set_nprobe(index, nprobe)
@@ -164,7 +164,7 @@ def check_index(index: Any, file: Path, *, entries: int, dimension: int) -> None
 
 
 def check_quantiser(index: Any, file: Path, quantiser: str | None) -> None:
-    """Raise unless it learned what is recorded; None where nothing is, as of indexes of earlier versions."""
+    """Raise unless the trained part is the recorded one; indexes of earlier versions have no record."""
     if quantiser and quantiser_of(index) != quantiser:
         raise StoreError(f"{file}: not what was trained (its clusters or codes are others); {REMEDY}")
 
@@ -197,7 +197,7 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """FAISS works with one thread."""
+    """Inside, FAISS uses one thread."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -309,5 +309,7 @@ def recall_of(index: Any, keys: list[Array], queries: Keys, limits: Keys, k: int
 
 
 def wider_of(index: Any) -> int:
-    """How many times k are fetched by codes of one bit, of which the nearest k by their keys are kept; else once."""
+    """How many times k are fetched: several for codes of one bit, otherwise once. The nearest k by their keys are
+    kept.
+    """
     return ONE_BIT_WIDER if isinstance(ivf_of(index), faiss.IndexIVFRaBitQ) else 1

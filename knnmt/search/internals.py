@@ -13,12 +13,12 @@ GRAPH_CANDIDATES = 96  # centroids kept while a graph of them is searched: with 
 
 
 def has_lists(index: Any) -> bool:
-    """Whether its entries are in a file of their own, which is mapped."""
+    """Whether its entries are in a memory-mapped file of their own."""
     return isinstance(index, faiss.IndexIVFRaBitQ) and plain_clusters(index) is not None
 
 
 def quantiser_of(index: Any) -> str | None:
-    """The identity of what an index with clusters learned: centroids, codes, rotation."""
+    """A hash of what an index with clusters has learned: centroids, codes, rotation."""
     ivf = ivf_of(index)
     if ivf is None:
         return None
@@ -89,7 +89,7 @@ def set_graph_candidates(index: Any) -> None:
 
 
 def keys_inside(index: Any) -> Keys | None:
-    """The memory-mapped keys of an index that keeps them as they are."""
+    """The memory-mapped keys of an index that stores keys unquantised."""
     if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_L2:
         return None
     keys: Keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)

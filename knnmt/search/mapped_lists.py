@@ -68,7 +68,7 @@ class ListWriter:
         self.entries += len(keys)
 
     def finish(self) -> Path:
-        """Write the lists; the blocks go."""
+        """Write the lists and delete the blocks."""
         self.opened.flush()
         with self.final.open("wb") as file:
             file.write(self.sizes.astype(np.uint64).data)
@@ -90,7 +90,7 @@ class ListWriter:
         yield first, self.lists
 
     def gathered(self, first: int, end: int) -> NDArray[np.uint8]:
-        """Lists from `first` up to `end`, as they stand in the file."""
+        """Lists from `first` up to `end`, as the file stores them."""
         sizes = self.sizes[first:end]
         begins = np.concatenate([[0], np.cumsum(sizes * (self.code + ID.itemsize))])
         whole, filled = np.empty(begins[-1], np.uint8), np.zeros(end - first, np.int64)
@@ -121,7 +121,7 @@ class ListWriter:
 
 
 def attach_lists(index: Any, ivf: Any, file: Path) -> None:
-    """Let an index without entries have the lists of a file, mapped."""
+    """Give an index without entries the memory-mapped lists of a file."""
     with reading(file):
         with file.open("rb") as opened:
             sizes = np.frombuffer(opened.read(8 * ivf.nlist), np.uint64)
@@ -143,7 +143,7 @@ def attach_lists(index: Any, ivf: Any, file: Path) -> None:
 
 
 def list_bytes(ivf: Any) -> NDArray[np.int64]:
-    """Of each list, [lists]."""
+    """The size of each list in bytes, [lists]."""
     sizes = np.array([ivf.invlists.list_size(number) for number in range(ivf.nlist)], np.int64)
     return sizes * (int(ivf.code_size) + ID.itemsize)
 

@@ -48,7 +48,7 @@ class Conflict:
 
 @dataclass(slots=True)
 class Added:
-    """What came of an addition."""
+    """The result of an addition."""
 
     store: Store | None = None
     segments: int = 0
@@ -63,7 +63,7 @@ class Added:
 def add_to_store(
     path: str | Path, model: TranslationModel, corpora: Sequence[Corpus], settings: AddSettings | None = None
 ) -> Added:
-    """Append sentence pairs; the cost is that of the pairs, however large the store is."""
+    """Append sentence pairs. The cost depends on the pairs, not on the size of the store."""
     settings = settings or AddSettings()
     total = survey(corpora, limit=settings.limit)
     with changing(Path(path)) as store:
@@ -80,7 +80,7 @@ def add_to_store(
 def fitting(
     corpora: Sequence[Corpus], model: TranslationModel, settings: AddSettings, skipped: Skipped
 ) -> Iterator[Segment]:
-    """The pairs that the model can take: one that it cannot must not take the place of one that it could."""
+    """The pairs that are short enough for the model. A pair that is not must not replace one that is."""
     for encoded in encode_segments(islice(read_segments(corpora, skipped), settings.limit), model):
         if fits(encoded, model):
             yield encoded.segment
@@ -115,7 +115,7 @@ def write_new_parts(
 
 
 def finish(store: Store, corpora: Sequence[Corpus], parts: list[PartRecord], outdated: set[int], added: Added) -> None:
-    """Put the parts into the store's next version; where nothing is new, the store stays as it is."""
+    """Write the store's next version with the new parts; if nothing is new, the store stays as it is."""
     added.store = store
     if not parts and not outdated:
         if not added.duplicates:
@@ -136,7 +136,7 @@ def finish(store: Store, corpora: Sequence[Corpus], parts: list[PartRecord], out
 
 
 class Newcomers:
-    """Tells new pairs from known ones, of the store and of the same addition.
+    """Tells new pairs from known ones, in the store and in the same addition.
 
     Hashes raise the suspicion and the text decides. What is held in memory grows with the addition, not with the store.
     """
@@ -175,7 +175,7 @@ class Newcomers:
         return True
 
     def known_pairs(self, segments: Sequence[Segment]) -> dict[str, list[StoredSegment]]:
-        """What the store has under the sources of some segments."""
+        """The pairs of the store with the same sources as some segments."""
         hashes = np.array([hash_of(segment.source) for segment in segments], np.uint64)
         sources = {segment.source for segment in segments}
         known: dict[str, list[StoredSegment]] = defaultdict(list)

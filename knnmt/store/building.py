@@ -64,7 +64,7 @@ class BuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What a part is made of."""
+    """The input of one part."""
 
     number: int
     segments: list[EncodedSegment]
@@ -74,7 +74,7 @@ class Slice:
 
 
 class Workers(Protocol):
-    """Who does the work of a build: this process, or many machines."""
+    """Who builds: this process, or many machines."""
 
     def make_parts(
         self, path: Path, model: TranslationModel, slices: Iterator[Slice], batch_tokens: int, advance: Advance
@@ -86,7 +86,7 @@ class Workers(Protocol):
 
 
 class ThisProcess:
-    """One slice after another, here."""
+    """Builds one slice after another in this process."""
 
     def make_parts(
         self, path: Path, model: TranslationModel, slices: Iterator[Slice], batch_tokens: int, advance: Advance
@@ -178,7 +178,7 @@ def write_manifest(
 
 
 def check_place(path: Path, resume: bool) -> None:
-    """Nothing that is there may be lost."""
+    """Raise if anything in the folder could be lost."""
     if (path / MANIFEST).exists() and not (resume and (path / BUILDING).is_file()):
         state = "already a datastore, with nothing left to resume" if resume else "already a datastore"
         raise StoreError(f"{path}: {state}; choose another place or remove it first")
@@ -193,14 +193,14 @@ def check_place(path: Path, resume: bool) -> None:
 
 
 def check_may_write(path: Path) -> None:
-    """Know it before the work, not after."""
+    """Raise before the work begins if the store cannot be written."""
     existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         raise StoreError(f"{path}: no permission to write in {existing}")
 
 
 def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildSettings) -> dict[str, Any]:
-    """What a resumed build must have in common with the one that it goes on with."""
+    """What a resumed build must have in common with the build that it continues."""
     return {
         "model": model.fingerprint,
         "key_site": model.key_site.path,
@@ -232,7 +232,7 @@ def make_folder(path: Path) -> None:
 
 
 def begin(path: Path, plan: dict[str, Any], resume: bool) -> None:
-    """Write down the plan, or make sure that what was begun is the same build; call it with the lock held."""
+    """Write the plan, or check that the begun build has the same one. Call it with the lock held."""
     begun = path / BUILDING
     if resume and begun.is_file():
         before = read_plan(begun)
@@ -257,7 +257,7 @@ def read_plan(file: Path) -> dict[str, Any]:
 def count_tokens(
     path: Path, model: TranslationModel, corpora: Sequence[Corpus], total: int, settings: BuildSettings
 ) -> Downsampling | None:
-    """With --cap, read the whole text once beforehand: how often does each target token occur?"""
+    """With --cap, read the whole text first and count each target token."""
     if settings.cap is None:
         return None
     parts, downsampling = finished_parts(path), Downsampling(settings.cap)
@@ -304,7 +304,7 @@ def slices(
     overlong: Skipped,
     thin: Callable[[list[EncodedSegment]], list[EncodedSegment]],
 ) -> Iterator[Slice]:
-    """What the next parts are made of; `first` is the number of the first one."""
+    """The inputs of the next parts; `first` is the number of the first one."""
     for number, chunk in enumerate(cut, start=first):
         consumed += chunk.consumed
         yield Slice(number, thin(chunk.segments), consumed, dict(overlong.counts), chunk.consumed)
@@ -328,7 +328,7 @@ class Chunk:
 def chunks(
     segments: Iterable[Segment], model: TranslationModel, overlong: Skipped, part_entries: int
 ) -> Iterator[Chunk]:
-    """Encoded segments, cut where a part has its entries."""
+    """Encoded segments, grouped into parts of a given number of entries."""
     kept: list[EncodedSegment] = []
     consumed = entries = 0
     for encoded in encode_segments(segments, model):

@@ -42,7 +42,7 @@ class KeptSegment:
         return KeptSegment(self.segment, tokens, positions, self.keys[stay])
 
     def encoded(self) -> EncodedSegment:
-        """As a part is written; tokens that are no entry are unknown here, and not needed."""
+        """The form in which a part is written; tokens that are not entries are unknown here, and not needed."""
         target = [0] * (max(self.positions, default=-1) + 1)
         for position, token in zip(self.positions, self.tokens, strict=True):
             target[position] = token
@@ -95,7 +95,7 @@ def compact_store(
 
 
 def mixing_after(store: Store) -> MixingRecord | None:
-    """The store's mixing; segments that left no longer count as covered."""
+    """The store's mixing; removed segments no longer count as covered."""
     before = store.manifest.mixing
     if before is None:
         return None
@@ -117,7 +117,7 @@ def corpora_left(store: Store) -> list[dict[str, Any]]:
 
 
 def factory_for(store: Store) -> str | None:
-    """What was chosen by size is chosen anew; what a person chose stays."""
+    """The factory of the new index: one that was chosen by size is chosen again, one that a person chose stays."""
     before, dimension = store.manifest.index, store.manifest.model.dimension
     if was_automatic(before.factory, before.entries, dimension):
         return None
@@ -126,14 +126,14 @@ def factory_for(store: Store) -> str | None:
 
 
 def count_live(store: Store, cap: int) -> Downsampling:
-    """How often each token stands in the entries that have not been removed."""
+    """How often each token occurs in the entries that have not been removed."""
     values = np.delete(store.values, store.entries_of(as_array(store.removed)))
     tokens, counts = np.unique(values, return_counts=True)
     return Downsampling(cap, Counter(dict(zip(tokens.tolist(), counts.tolist(), strict=True))))
 
 
 def thinning(store: Store, downsampling: Downsampling | None, corpora: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The manifest's record of what frequent tokens have lost, here and before."""
+    """The manifest's record of dropped entries of frequent tokens, now and before."""
     before = store.manifest.downsampling
     if downsampling is None:
         return record_for(before, {corpus["name"] for corpus in corpora})
@@ -142,7 +142,7 @@ def thinning(store: Store, downsampling: Downsampling | None, corpora: list[dict
 
 
 def rewrite_parts(store: Store, part_entries: int, downsampling: Downsampling | None) -> list[PartRecord]:
-    """New parts out of the segments that stay."""
+    """New parts of the segments that stay."""
     parts: list[PartRecord] = []
     number, batch, entries = next_part(store.path), list[KeptSegment](), 0
     for kept in kept_segments(store):
@@ -180,7 +180,7 @@ def write_part(store: Store, number: int, batch: list[KeptSegment]) -> PartRecor
 
 
 def without_keys(path: Path, part: PartRecord) -> PartRecord:
-    """A part that no version names yet loses its keys."""
+    """Delete the keys of a part that no version names yet."""
     folder = path / PARTS / part.name
     slim = replace(part, files={name: file for name, file in part.files.items() if name != "keys.npy"})
     write_json(folder / PART_RECORD, as_json(slim))

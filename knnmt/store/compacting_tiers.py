@@ -35,7 +35,7 @@ PATIENCE = 60.0  # seconds that the result waits for a writer
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """What takes the place of some units, and the segments that were left out of it, numbered in those units."""
+    """A unit that replaces several, and the segments that were left out of it, numbered in those units."""
 
     folder: Path
     unit: IndexUnit
@@ -45,7 +45,7 @@ class Joint:
 
 
 def compact_tiers(path: str | Path) -> int:
-    """Join what is due, step by step; returns how many steps there were."""
+    """Join what is due, step by step; returns the number of steps."""
     path, steps = Path(path), 0
     with joining(path):
         while run := next_run(units := units_of((store := Store.open(path)).manifest)):
@@ -55,7 +55,7 @@ def compact_tiers(path: str | Path) -> int:
 
 @contextmanager
 def joining(path: Path) -> Iterator[None]:
-    """Keep others who join out; nothing of what they began is left when all went well."""
+    """Keep other joiners out. When all went well, nothing temporary is left."""
     read_manifest(path)  # no lock file in a folder that is no store
     with locked(path, LOCK, patience=SHORTLY):
         yield
@@ -69,7 +69,7 @@ def next_run(units: Sequence[IndexUnit]) -> Run | None:
 
 
 def prepare(store: Store, units: Sequence[IndexUnit], run: Run) -> Joint:
-    """Write the joint unit; where a call before has written it, or its part, that is taken."""
+    """Write the joint unit, or take it (or its part) from an earlier call."""
     inputs, keep_index = inputs_of(store, units, run), run.end - run.first == 1
     if keep_index:  # it knows entries by their numbers: none may leave
         inputs = replace(inputs, removed=BitMap())
@@ -81,7 +81,7 @@ def prepare(store: Store, units: Sequence[IndexUnit], run: Run) -> Joint:
 
 
 def folder_for(path: Path, parts: Sequence[PartRecord], removed: BitMap) -> Path:
-    """A folder whose name says what is made in it, and of what; what else was begun is given up."""
+    """A folder whose name depends on what is joined in it; other unfinished work is deleted."""
     content = json.dumps([as_json(part) for part in parts]).encode() + removed.serialize()
     folder = path / FOLDER / hashlib.sha256(content).hexdigest()[:16]
     if folder.parent.is_dir():
@@ -116,7 +116,7 @@ def joint_index(store: Store, folder: Path, part: PartRecord) -> IndexUnit:
 
 
 def place(path: Path, joint: Joint) -> bool:
-    """Let the joint unit take its place; False where the store has become another in the meantime."""
+    """Replace the inputs by the joint unit; False if the store has changed too much in the meantime."""
     with changing(path, patience=PATIENCE) as store:
         units = units_of(store.manifest)
         run = where_it_goes(store, units, joint)
@@ -129,7 +129,7 @@ def place(path: Path, joint: Joint) -> bool:
 
 
 def where_it_goes(store: Store, units: Sequence[IndexUnit], joint: Joint) -> Run | None:
-    """The units that have just the parts that were joined, and from which all is removed that was left out."""
+    """The units with exactly the parts that were joined, if everything left out has been removed from them."""
     names = [tuple(part.name for part in unit.parts) for unit in units]
     for first in range(len(units)):
         for end in range(first + 1, len(units) + 1):
@@ -142,7 +142,7 @@ def where_it_goes(store: Store, units: Sequence[IndexUnit], joint: Joint) -> Run
 
 
 def moved(path: Path, joint: Joint, version: int, *, keep_index: bool) -> IndexUnit:
-    """The files of a joint unit under names of the store."""
+    """Give the files of a joint unit names of the store."""
     index, number = joint.unit.index, f"{next_part(path):06d}"
     part = replace(joint.unit.parts[0], name=number)
     (joint.folder / PART / PART_RECORD).unlink(missing_ok=True)  # it is for builds, and names the part as it was

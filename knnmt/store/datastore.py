@@ -156,13 +156,13 @@ class Store:
         return (self.column(name, part) for part in range(len(self.manifest.parts)))
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """A column's rows for the given entries, [entries, …]; one that comes again is read once."""
+        """A column's rows for the given entries, [entries, …]; an entry that is repeated is read once."""
         distinct, places = np.unique(entries, return_inverse=True)
         found: Array = self.rows(name, distinct)[places]
         return found
 
     def rows(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """The same, each read as often as it comes."""
+        """The same; each entry is read as often as it is asked for."""
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
         return self.part_files.rows(name, parts, entries - self.first_entries[parts])
 
@@ -246,7 +246,7 @@ def stored_segment(number: int, row: dict[str, Any], part: PartRecord) -> Stored
 
 
 def entries_of_rows(column: Array, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where some values stand in a column that is in ascending order, as they are."""
+    """The positions of some values in a column in ascending order, as they are."""
     wanted = rows.astype(column.dtype)
     firsts = np.searchsorted(column, wanted)
     lengths = np.searchsorted(column, wanted, side="right") - firsts
@@ -255,7 +255,7 @@ def entries_of_rows(column: Array, rows: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def runs_of(column: Array, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Where each of some values stands in a column that is in ascending order."""
+    """The run of each of some values in a column in ascending order."""
     firsts, lasts = np.searchsorted(column, rows), np.searchsorted(column, rows, side="right")
     return [np.arange(first, last) for first, last in zip(firsts, lasts, strict=True)]
 

@@ -38,7 +38,7 @@ class Downsampling:
         return tuple(position for position, token in enumerate(target) if self.keeps_next(token))
 
     def keeps_next(self, token: int) -> bool:
-        """Whether a token's next occurrence stays: exactly `cap` of them do, or all if they are fewer."""
+        """Whether to keep the next occurrence of a token: exactly `cap` of them are kept, or all if there are fewer."""
         number = self.seen[token]
         self.seen[token] += 1
         return number * self.cap % self.totals[token] < self.cap
@@ -55,7 +55,7 @@ def merged_record(ours: Manifest, theirs: Manifest) -> dict[str, Any] | None:
 
 
 def capped_texts(manifest: Manifest) -> list[dict[str, Any]]:
-    """The texts that have a cap of their own."""
+    """The texts that have their own cap."""
     record = manifest.downsampling
     if record is None or "merged" in record:
         return list(record["merged"]) if record else []
@@ -63,7 +63,7 @@ def capped_texts(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def record_for(record: dict[str, Any] | None, corpora: set[str]) -> dict[str, Any] | None:
-    """The `downsampling` of a store that has only these corpora left: of others not even the name may stay."""
+    """The `downsampling` record of a store that has only these corpora left. Names of others must not stay."""
     if record is None or "merged" not in record:
         return record
     left = [text | {"corpora": [name for name in text["corpora"] if name in corpora]} for text in record["merged"]]

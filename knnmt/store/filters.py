@@ -50,7 +50,7 @@ class Condition:
         return f"{self.name}{self.comparison}{self.value}"
 
     def holds(self, value: str | None) -> bool:
-        """A segment that lacks the key is only unequal to everything."""
+        """Whether a value meets the condition. A segment without the key only meets `!=`."""
         if value is None:
             return self.comparison == "!="
         return bool(COMPARISONS[self.comparison](value, self.value))
@@ -78,7 +78,7 @@ def numbers_below(end: int) -> BitMap:
 def matching_rows(
     store: Store, part: int, name: str, equal: Sequence[Condition], others: Sequence[Condition], first: int
 ) -> BitMap:
-    """Segments of a part; each distinct value is looked at once."""
+    """The matching segments of a part; each distinct value is tested once."""
     places, values = coded_values(store, part, name)
     good = np.array([*(met(value, equal, others) for value in values), met(None, equal, others)], bool)
     return BitMap((np.flatnonzero(good[places]) + first).astype(np.uint32))
@@ -89,7 +89,7 @@ def met(value: str | None, equal: Sequence[Condition], others: Sequence[Conditio
 
 
 def coded_values(store: Store, part: int, name: str) -> tuple[NDArray[np.int64], list[str]]:
-    """A field of each segment of a part, as its place in a list of values; −1 where it has none."""
+    """A field of each segment of a part, as an index into a list of values; −1 if it has none."""
     from pyarrow import ChunkedArray, compute
 
     column: ChunkedArray = store.part_files.read_pairs(part, [name if name in FIELDS else "metadata"]).column(0)
@@ -110,7 +110,9 @@ def live_segments(store: Store) -> BitMap:
 
 
 def segments_where(store: Store, where: Sequence[str]) -> BitMap:
-    """Segments that are there and meet the conditions; that none does is an error, for it may be a slip."""
+    """Live segments that meet the conditions. If there are none, that is an error, because it may be a typing
+    mistake.
+    """
     found = live_segments(store) & matching_segments(store, [Condition.parse(text) for text in where])
     if where and not found:
         raise SettingsError(f"--where {' --where '.join(where)}: no segment of {store.path} meets it")
@@ -118,7 +120,7 @@ def segments_where(store: Store, where: Sequence[str]) -> BitMap:
 
 
 def chosen_segments(store: Store, where: Sequence[str]) -> "Iterator[Segment]":
-    """The pairs of the memory that meet every condition, as they were read; that there is none is known at once."""
+    """The pairs that meet every condition, one by one; an error at once if there are none."""
     from knnmt.text.corpus import Segment  # with readers of every format, which translating does without
 
     chosen = segments_where(store, where)

@@ -57,7 +57,7 @@ def make_store_index(
 
 
 def grown(store: Store, added: Sequence[PartRecord], outdated: Iterable[int] = ()) -> dict[str, Any]:
-    """What the manifest says of the store after parts were added and segments removed.
+    """The fields of the manifest after parts were added and segments removed.
 
     Small units are joined on the way; `outdated` are segments of the store as it is.
     """
@@ -75,7 +75,7 @@ def grown(store: Store, added: Sequence[PartRecord], outdated: Iterable[int] = (
 def with_added(
     store: Store, units: list[IndexUnit], added: Sequence[PartRecord], removed: RemovedRecord | None
 ) -> tuple[list[IndexUnit], RemovedRecord | None]:
-    """The units with new parts at the end, joined with what is smaller before them."""
+    """The units with new parts at the end, joined with smaller ones before them."""
     entries = sum(part.entries for part in added)
     count = taken_in(units, entries)
     new = [*units, IndexUnit(IndexRecord.of_keys(entries), tuple(added))]
@@ -95,7 +95,7 @@ def joint_unit(store: Store, units: Sequence[IndexUnit], run: Run) -> tuple[Inde
 
 
 def inputs_of(store: Store, units: Sequence[IndexUnit], run: Run) -> Inputs:
-    """The parts of a run of units, with what of the store has been removed from them."""
+    """The parts of some units, and which of their segments have been removed."""
     parts = [part for unit in units[run.first : run.end] for part in unit.parts]
     first = sum(part.segments for unit in units[: run.first] for part in unit.parts)
     end = first + sum(part.segments for part in parts)
@@ -110,7 +110,7 @@ def less(removed: RemovedRecord | None, dropped: int) -> RemovedRecord | None:
 
 
 def fields_of(units: Sequence[IndexUnit], removed: RemovedRecord | None) -> dict[str, Any]:
-    """What a manifest says of its units."""
+    """The fields of the manifest for some units."""
     parts = [part for unit in units for part in unit.parts]
     return {
         "parts": parts,
@@ -122,7 +122,7 @@ def fields_of(units: Sequence[IndexUnit], removed: RemovedRecord | None) -> dict
 
 
 def indexed(store: Store, parts: Sequence[PartRecord], place: Path | None = None) -> IndexUnit:
-    """Parts that come after those of the store, with an index: exact, in the same clusters, or of their own.
+    """New parts with an index: exact, with the same clusters, or with its own.
 
     `place` is a folder with the part in it, where the index is to be written, too; by default both are in the store.
     """

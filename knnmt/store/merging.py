@@ -24,7 +24,7 @@ from knnmt.store.versions import changing, commit
 
 
 def merge_stores(path: str | Path, others: Sequence[str | Path]) -> Store:
-    """Take the content of other stores into the one at `path`, in one change; pairs that it has already stay out."""
+    """Add the content of other stores to the one at `path`, in one change. Pairs that it already has are skipped."""
     opened = [Store.open(other) for other in others]
     with changing(Path(path)) as store:
         if any(other.path.resolve() == store.path.resolve() for other in opened):
@@ -101,7 +101,7 @@ def copy_durably(source: Path, target: Path) -> None:
 
 
 def removed_of(store: Store, others: Sequence[Store]) -> BitMap:
-    """What had been removed from each, numbered as in the joint store."""
+    """The removed segments of each store, numbered as in the merged store."""
     numbers, first = store.removed, store.manifest.segments
     for other in others:
         numbers = numbers | other.removed.shift(first)
@@ -110,7 +110,7 @@ def removed_of(store: Store, others: Sequence[Store]) -> BitMap:
 
 
 def repeated_pairs(grown: Store, removed: BitMap, *, first: int) -> BitMap:
-    """Segments from number `first` on whose pair stands in the memory before."""
+    """Segments from number `first` on whose pair is already in the memory."""
     hashes = np.concatenate([np.array(column[:, 1]) for column in grown.columns(HASHES)])
     live = as_array(numbers_below(len(hashes)) - removed)
     _, earliest, groups = np.unique(hashes[live], return_index=True, return_inverse=True)

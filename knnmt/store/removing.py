@@ -41,7 +41,7 @@ def remove_from_store(
 
 
 def write_removed(store: Store, more: Iterable[int]) -> RemovedRecord:
-    """The segments that are out from the next version on: those that were, and more."""
+    """Write which segments are removed from the next version on: the earlier ones and more."""
     before = store.manifest.removed or RemovedRecord(None, 0, 0, None)
     new = BitMap(more) - store.removed
     entries = before.entries + len(store.entries_of(as_array(new)))
@@ -52,7 +52,7 @@ def write_removed(store: Store, more: Iterable[int]) -> RemovedRecord:
 
 
 def write_bitmap(path: Path, version: int, removed: BitMap, entries: int) -> RemovedRecord:
-    """All numbers in one new file."""
+    """Write all numbers to one new file."""
     removed.run_optimize()
     name = f"removed-{version:06d}.roaring"
     write_durably(path / name, lambda file: file.write(removed.serialize()))

@@ -17,14 +17,14 @@ from knnmt.text.corpus import Segment
 
 
 def check_fits(segments: Iterable[Segment], model: TranslationModel) -> None:
-    """A pair that the model cannot take is an error here: somebody waits for it to be learned."""
+    """Raise if the model cannot take a pair: somebody waits for it to be learned."""
     for encoded in encode_segments(segments, model):
         if not fits(encoded, model):
             raise CorpusError(f"the sentence pair is longer than the model's {model.positions} tokens")
 
 
 def rehearse(model: TranslationModel) -> None:
-    """The pass of a small pair whose keys nobody keeps: a network's first one takes many times as long as others."""
+    """Run a small pair once and drop its keys, because the first pass of a network takes much longer than others."""
     forced_keys(model, [*encode_segments([Segment(".", ".", "", 1)], model)])
 
 

@@ -42,14 +42,14 @@ class IndexUnit:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Units that stand side by side: from `first` up to, and without, `end`."""
+    """Adjacent units: from `first` up to, and without, `end`."""
 
     first: int
     end: int
 
 
 def tier_of(entries: int) -> int:
-    """The logarithm, to the base of `FACTOR`."""
+    """The logarithm of the number of entries to the base `FACTOR`."""
     return (max(1, entries).bit_length() - 1) // (FACTOR.bit_length() - 1)
 
 
@@ -66,7 +66,7 @@ def units_of(manifest: Manifest) -> list[IndexUnit]:
 
 
 def taken_in(units: Sequence[IndexUnit], added: int) -> int:
-    """How many units at the end an addition of so many entries joins with itself."""
+    """How many units at the end are joined with an addition of this many entries."""
     count, total = 0, added
     for unit in reversed(units[1:]):
         if not unit.has_keys or unit.tier >= tier_of(total):
@@ -88,14 +88,14 @@ def due(units: Sequence[IndexUnit], *, most: int | None = None, patience: int = 
 
 
 def is_due(inside: Sequence[IndexUnit], tier: int, patience: int) -> bool:
-    """Enough of one tier, or a higher tier after a lower one, as a merge of stores leaves them."""
+    """Whether units should be joined: enough of one tier, or a higher tier after a lower one, as after a merge."""
     enough = sum(unit.tier == tier for unit in inside) >= FACTOR * patience
     rising = patience == 1 and any(left.tier < right.tier == tier for left, right in pairwise(inside))
     return len(inside) > 1 and (enough or rising)
 
 
 def runs_up_to(sizes: Sequence[int | None], tier: int) -> Iterator[Run]:
-    """Units after the first, side by side, of that tier or lower."""
+    """Runs of adjacent units, without the first unit, of that tier or lower."""
     at = 1
     for fits, group in groupby(sizes[1:], lambda size: size is not None and size <= tier):
         length = len(list(group))

@@ -21,7 +21,7 @@ NEAREST = 8
 
 
 def problems_of(store: Store) -> Iterator[str]:
-    """What is wrong, one line each; nothing where all is well."""
+    """What is wrong, one line each; empty if nothing is."""
     damaged = list(changed_files(store))
     yield from damaged
     if damaged:  # what is in them says nothing any more
@@ -33,7 +33,7 @@ def problems_of(store: Store) -> Iterator[str]:
 
 
 def changed_files(store: Store) -> Iterator[str]:
-    """Files that are not as they were written."""
+    """Files that differ from their checksums."""
     for file, record in store.files().items():
         try:
             with reading(file):
@@ -46,7 +46,7 @@ def changed_files(store: Store) -> Iterator[str]:
 
 
 def part_problems(store: Store, part: int) -> Iterator[str]:
-    """Every column must have a row for each entry, and what is kept by segment a row for each segment."""
+    """Every column must have a row for each entry, or for each segment if it is kept by segment."""
     try:
         for name in KINDS:
             if store.part_files.has(part, name):
@@ -61,7 +61,7 @@ def part_problems(store: Store, part: int) -> Iterator[str]:
 
 
 def removed_problems(store: Store) -> Iterator[str]:
-    """What is removed must be there, and be counted."""
+    """Removed segments must exist and be counted."""
     removed, record = store.removed, store.manifest.removed
     if record is None:
         return
@@ -75,7 +75,7 @@ def removed_problems(store: Store) -> Iterator[str]:
 
 
 def index_problems(store: Store) -> Iterator[str]:
-    """Every index must know its entries, and find stored keys where they are."""
+    """Every index must know its entries and find stored keys."""
     indexes = store.manifest.indexes
     for index, first in zip(indexes, starts([index.entries for index in indexes]), strict=True):
         if index.file:

@@ -39,7 +39,7 @@ FILE_NAME = re.compile(
 
 @contextmanager
 def locked(path: Path, name: str = LOCK, *, patience: float | None = None) -> Iterator[None]:
-    """Keep other writers out. The system frees the lock of a process that ends in any way, a kill included."""
+    """Keep other writers out. The system releases the lock when the process ends in any way, even if it is killed."""
     try:
         lock = FileLock(path / name, timeout=PATIENCE if patience is None else patience)
         lock.acquire()
@@ -55,7 +55,7 @@ def locked(path: Path, name: str = LOCK, *, patience: float | None = None) -> It
 
 @contextmanager
 def changing(path: Path, *, patience: float | None = None) -> Iterator[Store]:
-    """The store as it is, for a change that ends with `commit`, which clears away what a killed change left behind."""
+    """The store for a change that ends with `commit`. What a killed change left behind is deleted first."""
     read_manifest(path)  # no lock file in a folder that is no store
     with locked(path, patience=patience):
         store = Store.open(path)
@@ -67,7 +67,7 @@ def changing(path: Path, *, patience: float | None = None) -> Iterator[Store]:
 
 
 def recommit(store: Store, **fields: Any) -> Store:
-    """Put other files in the place of some that hold the same memory: the version stays what it is."""
+    """Replace files by others with the same content for a reader; the version stays the same."""
     write_version(store.path, replace(store.manifest, **fields, knnmt=__version__, format=FORMAT))
     clear(store.path)
     return Store.open(store.path)
@@ -93,7 +93,7 @@ def commit(store: Store, change: str, **fields: Any) -> Store:
 
 
 def write_version(path: Path, manifest: Manifest) -> None:
-    """The second of the two renames decides: until then, the version before is the store."""
+    """Write a manifest with two renames. The second one decides; before it, the previous version is the store."""
     (path / VERSIONS).mkdir(exist_ok=True)
     replace_durably([version_file(path, manifest.version), path / MANIFEST], as_text(manifest).encode())
 
@@ -110,7 +110,7 @@ def versions_of(store: Store) -> list[Manifest]:
 
 
 def version_files(path: Path) -> list[Path]:
-    """The files of versions, oldest first; what else may lie in the folder is not ours."""
+    """The files of versions, oldest first; other files in the folder are ignored."""
     return sorted(file for file in (path / VERSIONS).glob("*.json") if VERSION_NAME.fullmatch(file.name))
 
 
@@ -128,7 +128,7 @@ def roll_back(path: str | Path, version: int) -> Store:
 
 
 def clear(path: Path) -> None:
-    """Remove versions too old to keep, versions that never came to be, and files that no version names."""
+    """Delete versions that are too old, unfinished ones, and files that no version names."""
     current = read_manifest(path)
     for file in version_files(path):
         if not max(current.oldest, current.version - VERSIONS_KEPT + 1) <= int(file.stem) <= current.version:
@@ -151,7 +151,7 @@ def names_in(manifest: Manifest) -> frozenset[str]:
 
 
 def names_of(file: Path) -> frozenset[str]:
-    """The same of an earlier version; its file is replaced and never changed, so that it is read once."""
+    """The same for an earlier version. Its file is replaced and never changed, so it is read once."""
     status = file.stat()
     return names_read(file, status.st_ino, status.st_mtime_ns, status.st_size)
 

@@ -48,7 +48,7 @@ class Aligner:
 
     @property
     def heads(self) -> AligningHeads | None:
-        """Those that were chosen for this network; None before anything was measured."""
+        """The heads that were chosen for this network; None before a measurement."""
         return runtime_of(self.model.network).heads
 
     @heads.setter
@@ -56,7 +56,7 @@ class Aligner:
         runtime_of(self.model.network).heads = heads
 
     def measure(self, pairs: Sequence[Pair]) -> AligningHeads:
-        """Choose heads by how many known links of some pairs each of them finds."""
+        """Choose heads by the number of known links that each of them finds in some pairs."""
         hits: NDArray[np.float64] | None = None
         total = 0
         judged = [pair for pair in pairs if anchors(pair.source.words, pair.target.words)][:JUDGED_BY]
@@ -71,7 +71,7 @@ class Aligner:
         return chosen
 
     def links(self, pairs: Sequence[Pair]) -> list[Matrix]:
-        """For each pair, how much each target word has to do with each source word, [target words, source words]."""
+        """For each pair, how strongly each target word is linked to each source word, [target words, source words]."""
         if not pairs:
             return []
         heads = self.heads or self.measure(pairs)
@@ -97,13 +97,13 @@ class Aligner:
                 yield pair, weights, sides
 
     def side(self, flat: Flat, tokens: Sequence[int], prefix: str = "") -> Side:
-        """Where the tokens of a text end and where its words stand."""
+        """The ends of a text's tokens and the spans of its words."""
         ends = written(self.model, tokens, prefix + flat.text())
         return [max(0, end - len(prefix)) for end in ends], flat.spans(0, len(flat.words))
 
 
 def doubt_about(heads: AligningHeads) -> float:
-    """The fewer known links the heads find, the more the place of a word counts."""
+    """How much the position of words counts: the more, the fewer known links the heads find."""
     return min(MOST_DOUBT, DOUBT * (1 - heads.found))
 
 
@@ -117,7 +117,7 @@ def hits_of(weights: Weights, sides: tuple[Side, Side], known: Sequence[tuple[in
 
 
 def chosen_heads(hits: NDArray[np.float64], total: int) -> AligningHeads:
-    """The best few; where too little is known, the heads of all layers where a token is predicted."""
+    """The best few heads; if too little is known, the heads of all layers at the step that predicts a token."""
     if total < LEAST:
         log.debug("alignment: only %d known links; all heads are averaged", total)
         _, layers, heads = hits.shape

@@ -85,7 +85,7 @@ class Hypothesis:
 
 
 def rules_of(model: TranslationModel, beam: int) -> BeamRules | None:
-    """The model's own rules; None where they hold something that only `generate` knows."""
+    """The rules of the model; None if they contain something that only `generate` knows."""
     settings = model.network.generation_config
     bad_words = settings.bad_words_ids or []
     foreign = foreign_settings(settings.to_dict())
@@ -110,7 +110,7 @@ def rules_of(model: TranslationModel, beam: int) -> BeamRules | None:
 
 
 def foreign_settings(settings: dict[str, Any]) -> list[str]:
-    """Names of settings that ask for something this search does not know, whatever they may be."""
+    """Names of the settings that this search does not know."""
     known = FOLLOWED | WITHOUT_EFFECT
     return [
         name
@@ -120,12 +120,12 @@ def foreign_settings(settings: dict[str, Any]) -> list[str]:
 
 
 def longest_output(model: TranslationModel) -> int:
-    """The model's own limit of output tokens, the start token included; where it names none, all its positions."""
+    """The model's limit of output tokens, with the start token; if it names none, its number of positions."""
     return int(model.network.generation_config.max_length or model.positions)
 
 
 def propose_plainly(step: Step, most: int, _: torch.Tensor) -> Proposal:
-    """The model's own best continuations."""
+    """The best continuations by the model alone."""
     return ranked_alone(step.following, step.following.rank(most))
 
 
@@ -148,7 +148,7 @@ class Finished:
         return new
 
     def winner(self) -> Hypothesis:
-        """The best, with the others for whoever wants to choose."""
+        """The best hypothesis, together with the others as alternatives."""
         best, *others = self.best
         return replace(best, others=tuple(tuple(other.tokens) for other in others))
 
@@ -165,7 +165,7 @@ class Finished:
 
 
 class BeamSearch:
-    """The search over one batch of sentences. Its books are numpy's, whose calls are cheaper than torch's."""
+    """The search over one batch of sentences. Bookkeeping uses numpy, whose calls are cheaper than torch's."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class RetrievalCounts:
 def proposing(
     retriever: Retriever | None, mixer: Mixer | None, signals: torch.Tensor, asked: RetrievalCounts
 ) -> Propose:
-    """How beam search finds the best continuations: with neighbours, or plainly.
+    """The function with which beam search finds the best continuations: with neighbours, or plainly.
 
     `signals` [sentences, signals] are the mixer's, of the sentences of the batch.
     """
@@ -59,7 +59,7 @@ def proposing(
 
 
 class Consulting:
-    """A memory and how it is mixed in; `asked` counts."""
+    """A memory and its mixer; `asked` counts searches."""
 
     def __init__(self, retriever: Retriever, mixer: Mixer, asked: RetrievalCounts) -> None:
         check_enough(mixer.needs.neighbours, retriever.entries)
@@ -92,7 +92,7 @@ class Consulting:
 
 
 def scattered(found: Neighbours, rows: Any, count: int) -> Neighbours:
-    """Neighbours of some rows among all; the others have none."""
+    """Neighbours of some rows, spread over all rows; the others have none."""
     whole = Neighbours.none(count, found.tokens.shape[1])
     whole.distances[rows], whole.entries[rows], whole.tokens[rows] = found.distances, found.entries, found.tokens
     if found.trust is None:
@@ -125,7 +125,7 @@ def mixing_in(network: Network, site: KeySite, retriever: Retriever, mixer: Mixe
 
 @dataclass(slots=True)
 class Encoded:
-    """The signals of the sentences that the encoder saw last, [sentences, signals]; None before the first."""
+    """The signals of the sentences that were encoded last, [sentences, signals]; None before the first."""
 
     signals: torch.Tensor | None = None
 

@@ -28,7 +28,7 @@ Say = Callable[[Path, str], None]
 
 
 def in_silence(target: Path, words: str) -> None:
-    """What came of a document is told nobody."""
+    """Reports nothing."""
 
 
 class DocumentTranslator:
@@ -51,7 +51,7 @@ class DocumentTranslator:
         self.report = Report()
 
     def translate(self, jobs: Sequence[tuple[Path, Path]], *, say: Say = in_silence) -> Report:
-        """Translate each source to its target; `say` is told in a few words what came of each."""
+        """Translate each source to its target; `say` gets a short message about each."""
         check_destinations(jobs, force=self.settings.force, resume=self.settings.resume)
         self.check(jobs)
         self.begin_again(jobs)
@@ -69,13 +69,13 @@ class DocumentTranslator:
         return self.report
 
     def begin_again(self, jobs: Sequence[tuple[Path, Path]]) -> None:
-        """What is written over is not done until then: a run that goes on with this one must know it."""
+        """Mark a document that is written over as not done, for runs that continue this one."""
         for source, target in jobs[1:]:
             if target.exists() and not self.settings.resume:
                 Journal(target, self.plan(source)).begin(resume=False)
 
     def pass_over(self, source: Path, target: Path, finished: FinishedFiles | None) -> None:
-        """A document that is done: the report has what an earlier run said of it."""
+        """Skip a document that is done; its report is that of the earlier run."""
         known = finished.of(target) if finished is not None else None
         if known is None:
             self.report.pass_over(source, target)
@@ -83,20 +83,20 @@ class DocumentTranslator:
             self.report.include(known)
 
     def write_report(self, finished: FinishedFiles) -> None:
-        """Written, unless nothing is known: then it was written before."""
+        """Write the report, unless an earlier run has written it."""
         assert self.report_file is not None
         if not self.report_file.exists() or any(file["units"] is not None for file in self.report.files):
             self.report.write(self.report_file)
         finished.remove()
 
     def check(self, jobs: Sequence[tuple[Path, Path]]) -> None:
-        """Of several documents, read each before the first is translated: none must fail after hours of work."""
+        """Read each of several documents before the first is translated, so that none fails after hours of work."""
         for source, target in jobs if len(jobs) > 1 else []:
             if not self.is_done(target):
                 deque(self.open(source).units(), maxlen=0)
 
     def is_done(self, target: Path) -> bool:
-        """Whether a run that goes on has finished this file before."""
+        """Whether an earlier run has finished this file."""
         return self.settings.resume and target.exists() and not journal_of(target).exists()
 
     def open(self, source: Path) -> Document:
@@ -104,7 +104,7 @@ class DocumentTranslator:
         return open_document(source, options=self.settings.document_options(model.source_lang, model.target_lang))
 
     def translate_one(self, document: Document, target: Path, finished: FinishedFiles | None) -> str:
-        """Translate one document; in a few words, what came of it."""
+        """Translate one document; returns a short message."""
         total = sum(1 for _ in document.units())  # a broken file is known before any work
         journal = Journal(target, self.plan(document.path))
         journal.begin(resume=self.settings.resume)
@@ -129,7 +129,7 @@ class DocumentTranslator:
             advance(len(block), sum(outcome.tokens for outcome in outcomes))
 
     def plan(self, document: Path | None = None) -> dict[str, Any]:
-        """What a run must have in common with the one that it goes on with."""
+        """What a run must have in common with the one that it continues."""
         mine = {name: value for name, value in asdict(self.settings).items() if name not in ("force", "resume")}
         return ({} if document is None else {"document": sha256_of(document)}) | {
             "model": self.translator.translation_model.fingerprint,
@@ -140,7 +140,7 @@ class DocumentTranslator:
 
 
 def told(document: Document, target: Path, journal: Journal) -> Report:
-    """What there is to report of a document."""
+    """What is reported about a document."""
     report = Report()
     report.begin_file(document.path, target)
     for unit, record in zip(document.units(), journal.records(), strict=True):

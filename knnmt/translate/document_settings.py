@@ -12,7 +12,7 @@ ExactMatches = Literal["use", "suggest", "ignore"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOptions:
-    """What is done with what the memory knows already."""
+    """How units that the memory knows are treated."""
 
     exact_matches: ExactMatches = "use"  # a known source: take its translation, give it as a match, or take no notice
     matches: int = 0  # near matches given with each unit, at most

@@ -37,7 +37,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One entry of the datastore that spoke for a token."""
+    """One entry of the datastore that contributed to a token."""
 
     token: str  # as the vocabulary writes it
     text: str  # as it stands in the target, right after `prefix`; empty for the end token
@@ -73,7 +73,7 @@ class ExplainedToken:
     reasons: dict[str, float] = field(default_factory=dict)  # what each kind of evidence added to the weight
 
     def supports(self) -> Iterable[tuple[Neighbour, float]]:
-        """The neighbours with this very token, each with its part of the memory's share."""
+        """The neighbours with this token, each with its part of the memory's share."""
         for neighbour in self.neighbours:
             if neighbour.token == self.token and self.memory_share:
                 yield neighbour, self.memory_share * neighbour.weight / self.neighbour_probability
@@ -81,7 +81,7 @@ class ExplainedToken:
 
 @dataclass(frozen=True, slots=True)
 class MemorySentence:
-    """A sentence pair of the memory that helped to make a word."""
+    """A sentence pair of the memory that contributed to a word."""
 
     support: float  # its part of the word: all supports add up to the memory's share
     source: str
@@ -94,7 +94,7 @@ class MemorySentence:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedWord:
-    """A word of the translation, and the memory behind it."""
+    """A word of the translation, and what the memory contributed to it."""
 
     text: str
     start: int  # its first character in the translation
@@ -119,7 +119,7 @@ class Explanation:
 
     @property
     def known(self) -> str:
-        """How much of the source the memory knows, in words; nothing where the mixing does not look at it."""
+        """How much of the source the memory knows, in words; empty if the mixing does not use it."""
         if not self.coverage:
             return ""
         shares = [f"{share:.0%} of its {name}" for share, name in zip(self.coverage, GRAMS, strict=False)]
@@ -127,7 +127,7 @@ class Explanation:
 
     @property
     def setting(self) -> str:
-        """In a reader's words, without what is as always."""
+        """The settings for a reader, without defaults."""
         told = {name: value for name, value in self.settings.items() if USUAL.get(name) != value}
         return ", ".join(name if value is True else f"{name} {short(value)}" for name, value in told.items())
 
@@ -136,7 +136,7 @@ class Explanation:
 
     @property
     def store_names(self) -> dict[str, str]:
-        """What tells the stores apart, by path: nothing where there is one, the folder's name if that is enough."""
+        """Names for stores by path: empty for one store; the folder's name if that is unique."""
         paths = {neighbour.store for token in self.tokens for neighbour in token.neighbours}
         names = {path: f"{Path(path).name}/" for path in paths}
         if len(paths) == 1:
@@ -189,7 +189,7 @@ class Tracing:
         return [self.token(steps, step, texts[step], origins) for step in range(len(tokens))]
 
     def steps(self, source: str, tokens: Sequence[int]) -> "Steps":
-        """What the search met on its way to these tokens."""
+        """What the search found on its way to these tokens."""
         source_ids = self.model.fitting_sources([source])[0][0]
         logits, keys = states(self.model, source_ids, tokens)
         following = AllLogits(logits)
@@ -210,7 +210,7 @@ class Tracing:
         return [share_of_memory(*one) for one in zip(by_model, by_neighbours, weights, strict=True)]
 
     def token(self, steps: "Steps", step: int, text: str, origins: "Origins") -> ExplainedToken:
-        """One of them."""
+        """One explained token."""
         by_model, by_neighbours, both = (float(each[step]) for each in steps.probabilities)
         weight = float(steps.mixture.weight[step])
         return ExplainedToken(
@@ -230,7 +230,7 @@ class Tracing:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a finished translation: what the model said, what was found, and how both were mixed."""
+    """The steps of a finished translation: logits, neighbours, and how both were mixed."""
 
     tokens: torch.Tensor  # [steps]
     logits: torch.Tensor  # [steps, vocabulary]
@@ -262,13 +262,13 @@ def states(
 
 
 def share_of_memory(by_model: float, by_neighbours: float, weight: float) -> float:
-    """The neighbours' part of a mixed probability; of no probability, they have no part."""
+    """The neighbours' part of a mixed probability; 0 if the probability is 0."""
     from_memory, from_model = weight * by_neighbours, (1 - weight) * by_model
     return from_memory / (from_memory + from_model) if from_memory else 0.0
 
 
 class Origins:
-    """The sentence pairs that neighbours come from; what was decoded once is kept."""
+    """The sentence pairs of neighbours, cached."""
 
     def __init__(self, model: TranslationModel, retriever: Retriever) -> None:
         self.model = model
@@ -324,13 +324,13 @@ def explain_word(translation: str, span: Span, positions: list[int], tokens: Seq
 
 
 def mean_reasons(tokens: Sequence[ExplainedToken]) -> dict[str, float]:
-    """Of the tokens for which the memory was asked."""
+    """The mean reasons over the tokens for which the memory was searched."""
     told = [token.reasons for token in tokens if token.reasons]
     return {kind: sum(one[kind] for one in told) / len(told) for kind in told[0]} if told else {}
 
 
 def sentences_behind(tokens: Sequence[ExplainedToken]) -> list[MemorySentence]:
-    """The sentences that gave a word's tokens, with their summed support, most first."""
+    """The sentences that contributed to a word's tokens, with their summed support, largest first."""
     pairs: dict[tuple[str, int], list[tuple[Neighbour, float]]] = defaultdict(list)
     for token in tokens:
         for neighbour, part in token.supports():
@@ -339,7 +339,7 @@ def sentences_behind(tokens: Sequence[ExplainedToken]) -> list[MemorySentence]:
 
 
 def memory_sentence(parts: Sequence[tuple[Neighbour, float]]) -> MemorySentence:
-    """What several entries of one sentence pair gave together."""
+    """The joint contribution of several entries of one sentence pair."""
     pair = parts[0][0]
     return MemorySentence(
         support=sum(part for _, part in parts),
@@ -353,7 +353,7 @@ def memory_sentence(parts: Sequence[tuple[Neighbour, float]]) -> MemorySentence:
 
 
 def marks_of(parts: Sequence[tuple[Neighbour, float]]) -> list[Span]:
-    """The words of the target in which the places are that gave most, joined where they touch."""
+    """The target words that contributed most; adjacent ones are joined."""
     least = FAINT * max(part for _, part in parts)
     places = {widened(neighbour.target, *neighbour.span) for neighbour, part in parts if part >= least}
     joined: list[Span] = []

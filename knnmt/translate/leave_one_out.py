@@ -36,7 +36,7 @@ def seen_text(
     *,
     segments: int = SEGMENTS,
 ) -> Seen:
-    """Rows of some of the memory's own sentences, each left out of its own search."""
+    """Observations of some of the memory's own sentences, each left out of its own search."""
     numbers = sampled(store, segments)
     pairs = store.segments_at(numbers)
     sources = model.encode_sources([pair.source for pair in pairs])
@@ -61,7 +61,7 @@ def new_text(
     sources: Sequence[str],
     references: Sequence[str],
 ) -> Seen | None:
-    """Rows of text that is not in the memory, with known translations; None where no pair can be looked at."""
+    """Observations of text that is not in the memory, with known translations; None if no pair can be used."""
     encoded = zip(model.encode_sources(sources), model.encode_targets(references), strict=True)
     pairs = [(source, target) for source, target in encoded if max(len(source), len(target)) <= LONGEST]
     if not pairs:
@@ -94,7 +94,7 @@ def foreign_rows(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
 ) -> Foreign:
-    """Rows of general text with translations by the model itself."""
+    """Observations of general text with translations by the model itself."""
     ignored = special_tokens(model)
     signals = torch.tensor([coverage.shares(plain(source, ignored)) for source in sources], dtype=torch.float)
     parts, sentences = [], []
@@ -105,7 +105,7 @@ def foreign_rows(
 
 
 def sampled(store: Store, count: int) -> NDArray[np.int64]:
-    """Live segments from everywhere in the store, each with a source of its own, ascending."""
+    """Live segments from the whole store, each with a different source, ascending."""
     live = as_array(numbers_below(store.manifest.segments) - store.removed)
     chosen = np.random.default_rng(SEED).permutation(live)[: 2 * count]
     hashes = np.concatenate([np.array(column[:, 0]) for column in store.columns(HASHES)])
@@ -145,13 +145,13 @@ class LeavingOut:
 
 
 def near_copies(owners: NDArray[np.int64], hits: NDArray[np.bool_]) -> list[int]:
-    """Other sentences with nearly all of a sentence's tokens in the same places: owners and hits are [tokens, k]."""
+    """Other sentences with nearly all of a sentence's tokens at the same positions: owners and hits are [tokens, k]."""
     found = Counter(one for row, hit in zip(owners, hits, strict=True) for one in set(row[hit].tolist()))
     return [one for one, times in found.items() if times >= max(3, COPIED * len(owners))]
 
 
 def remaining(found: Neighbours, gone: NDArray[np.bool_]) -> Neighbours:
-    """Neighbours without some, still nearest first; the places left over are empty."""
+    """Neighbours without some of them, still nearest first; free places are empty."""
     order = np.argsort(gone, axis=1, kind="stable")
     missing = np.take_along_axis(gone, order, 1)
     distances = np.where(missing, np.inf, np.take_along_axis(found.distances, order, 1)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Chooses the mixer: the one that was asked for, the one that the store was tuned or fitted to, or the built-in head."""
+"""Chooses the mixer: the one asked for, the one that the store was tuned or fitted to, or the built-in head."""
 
 import logging
 from dataclasses import asdict
@@ -35,7 +35,7 @@ SEED = 0
 
 
 def mixer_for(retriever: LocalRetriever, model: TranslationModel, asked: TranslateSettings) -> Mixer:
-    """What mixes for these stores; the first one decides what was left open."""
+    """The mixer for these stores. The first store decides what the caller left open."""
     kind = kind_for(retriever.stores[0], model, asked)
     if kind in ("fixed", "paper"):
         return fixed_mixer(fixed_settings(retriever, asked, kind), retriever.entries)
@@ -43,7 +43,7 @@ def mixer_for(retriever: LocalRetriever, model: TranslationModel, asked: Transla
 
 
 def kind_for(store: Store, model: TranslationModel, asked: TranslateSettings) -> str:
-    """The kind of mixing."""
+    """The kind of mixing: asked for, tuned, fitted, or the default."""
     tuned, fitted = store.manifest.tuned, store.manifest.mixing
     if asked.by_hand or asked.mixing is not None:
         return asked.mixing or "fixed"
@@ -57,7 +57,7 @@ def kind_for(store: Store, model: TranslationModel, asked: TranslateSettings) ->
 
 
 def told(mixer: Mixer, settings: TranslateSettings) -> dict[str, Any]:
-    """For a reader: what was mixed how, with how many beams."""
+    """The settings of the mixing, for a reader."""
     if isinstance(mixer, FixedMixer):
         values = {name: getattr(mixer, name) for name in BY_HAND}
         return values | {"beam": settings.beam, "certain": mixer.certain, "exact": settings.exact}
@@ -72,7 +72,7 @@ def fixed_mixer(settings: TranslateSettings, entries: int) -> FixedMixer:
 
 
 def fixed_settings(retriever: LocalRetriever, asked: TranslateSettings, kind: str) -> TranslateSettings:
-    """What was left open filled in: as tuned, else as fitted, else by a rule; if asked for, as in the paper."""
+    """The fixed values: given, tuned, fitted, or by a rule; if asked for, as in the paper."""
     manifest = retriever.stores[0].manifest
     fitted = manifest.mixing.how.get("fixed", {}) if manifest.mixing else {}
     chosen = {"k": PAPER_K}
@@ -90,7 +90,7 @@ def usual_values(store: Store) -> dict[str, float]:
 
 
 def head_of(store: Store, kind: str) -> Head:
-    """The store's own, else the built-in one."""
+    """The store's own head, otherwise the built-in one."""
     name = own_head(store, kind)
     if name is not None:
         head, about = read_head(store.path / name)
@@ -116,12 +116,12 @@ def check_made_for(store: Store, name: str, about: dict[str, Any]) -> None:
 
 
 def builtin_head() -> Head:
-    """The head that serves every store until it has one of its own."""
+    """The head for every store without its own."""
     return read_head(Path(str(resources.files("knnmt"))) / "data" / "learned.safetensors")[0]
 
 
 def head_mixer(retriever: LocalRetriever, model: TranslationModel, head: Head, *, exact: bool = False) -> HeadMixer:
-    """A head with what it needs to know of the stores."""
+    """A mixer with a head and what it needs to know of the stores."""
     coverages = [covered(store, model) for store in retriever.stores]
     sizes = [store.entries for store in retriever.stores]
     variance = float(np.average([known_variance(store) for store in retriever.stores], weights=sizes))
@@ -138,7 +138,7 @@ def head_mixer(retriever: LocalRetriever, model: TranslationModel, head: Head, *
 
 
 def covered(store: Store, model: TranslationModel) -> Coverage:
-    """The n-grams of a store's sources: those of its file, and of what was added since."""
+    """The n-grams of a store's sources: those in its file and those of later additions."""
     record = store.manifest.mixing
     name = record.named(".roaring") if record else None
     if record is None or name is None:
@@ -159,7 +159,7 @@ def read_file(path: Path) -> bytes:
 
 
 def known_variance(store: Store) -> float:
-    """As its mixing was fitted with, else of its keys now."""
+    """The variance of the keys with which the mixing was fitted; otherwise that of the keys now."""
     record = store.manifest.mixing
     return record.variance if record and record.variance else variance_of(store)
 
@@ -176,7 +176,7 @@ def coverage_of(store: Store, model: TranslationModel, *, first: int = 0) -> Cov
 
 
 def distinct(store: Store, first: int) -> NDArray[np.int64]:
-    """Live segments from a number on, each with a source that none before it has: a copy makes nothing more known."""
+    """Live segments from a number on whose source no earlier segment has: copies add no n-grams."""
     hashes = np.concatenate([np.asarray(column)[:, 0] for column in store.columns(HASHES)])
     live = as_array(numbers_below(store.manifest.segments) - store.removed)
     new = live[np.searchsorted(live, first) :]

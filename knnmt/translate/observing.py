@@ -24,7 +24,7 @@ LOGITS = 1 << 25  # of a forward pass
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """What the model said of given targets: n positions of some pairs."""
+    """The model's logits for given targets: n positions of some pairs."""
 
     keys: NDArray[np.float32]  # [n, dimension]
     logits: torch.Tensor  # [n, vocabulary]
@@ -63,7 +63,7 @@ def forced_batch(
 
 
 def evidence_of(said: Forced, found: Neighbours, signals: torch.Tensor, variance: float) -> Evidence:
-    """What a head would see; `signals` [n, signals] are those of each position's sentence."""
+    """The evidence that a head gets; `signals` [n, signals] are those of each position's sentence."""
     nearest = first_of(padded(found), NEIGHBOURS)
     following = AllLogits(said.logits)
     ranking: Ranking = following.rank(RANKED)

@@ -22,7 +22,7 @@ BYTES = 4  # of a character at most, and a token is a byte at least
 
 @dataclass
 class UnitPiece:
-    """A run of words of a unit, and its translation: its own text, where there is nothing to translate."""
+    """A run of words of a unit, and its translation (its own text if there is nothing to translate)."""
 
     flat: Flat
     span: Span
@@ -40,11 +40,11 @@ class UnitPiece:
 
     @cached_property
     def pair(self) -> Pair:
-        """Both sides without tags, once the translation is there."""
+        """Source and translation without tags, once there is a translation."""
         return Pair(self.flat.part(*self.span), flattened((self.target,)))
 
     def take(self, translation: Translation, text: str) -> None:
-        """A translation of the piece, with placeholders in the place of masks."""
+        """Accept a translation, with placeholders in place of masks."""
         self.translation = translation
         self.target = re.sub(" {2,}", " ", text)
         self.is_done, self.is_unfinished = True, translation.unfinished
@@ -56,7 +56,7 @@ class UnitPiece:
 
 
 def translate_pieces(translator: Translator, pieces: Sequence[UnitPiece]) -> None:
-    """Translate what is not done: plainly, and what has lost a placeholder by that once more with masks."""
+    """Translate unfinished pieces: plainly first, then again with masks if a placeholder was lost."""
     waiting = [piece for piece in pieces if not piece.is_done]
     for piece, translation in zip(waiting, translator.translations([one.source for one in waiting]), strict=True):
         piece.take(translation, repaired(piece.source, translation.text))
@@ -67,7 +67,7 @@ def translate_pieces(translator: Translator, pieces: Sequence[UnitPiece]) -> Non
 
 
 def still_wrong(translator: Translator, tried: Sequence[tuple[UnitPiece, Masked]]) -> list[UnitPiece]:
-    """Decode masked pieces and take what came through whole; those that did not."""
+    """Decode masked pieces, accept the complete ones, and return the others."""
     wrong = []
     given = [text for _, text in tried if text.masks]
     done = dict(zip([text.text for text in given], translator.translations([text.text for text in given]), strict=True))
@@ -82,7 +82,7 @@ def still_wrong(translator: Translator, tried: Sequence[tuple[UnitPiece, Masked]
 
 
 def fitting(model: TranslationModel) -> Callable[[str], bool]:
-    """Whether a model has room for a text."""
+    """A function that says whether a text is short enough for a model."""
 
     def fits(text: str) -> bool:
         if len(model.source_prefix) + BYTES * len(text) + FRAME <= model.positions:

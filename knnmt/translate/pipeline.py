@@ -48,7 +48,7 @@ def pipeline(
 
 
 def languages_of(task: str, source: str | None, target: str | None) -> tuple[str | None, str | None]:
-    """Those that were given, or that the task's name says: `translation_de_to_en`."""
+    """The given languages, otherwise those in the task name: `translation_de_to_en`."""
     found = TASK.fullmatch(task)
     if not found:
         raise SettingsError(f'pipeline("{task}"): only "translation" and "translation_XX_to_YY" are known')
@@ -187,7 +187,7 @@ class TranslationPipeline:
 
 
 def generation_options(options: dict[str, Any], settings: Any) -> dict[str, Any]:
-    """What one call asks of generation, as the model's own configuration, `settings`, would say it."""
+    """The options of one call as the model's own configuration, `settings`, would name them."""
     asked = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT and value is not None}
     for name in asked:
         if name.startswith("_") or name not in vars(settings):
@@ -205,5 +205,5 @@ def records(translation: Translation, model: TranslationModel, count: int) -> Tr
 
 
 def flat(done: list[Translated]) -> Translated | list[Translated]:
-    """Where each text has one translation, that itself and not a list of it."""
+    """The translation itself for texts with one translation, instead of a list of one."""
     return [one for (one,) in done] if all(len(several) == 1 for several in done) else done

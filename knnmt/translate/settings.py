@@ -13,13 +13,13 @@ KINDS = ("learned", "fixed", "paper", "adaptive", "robust")
 
 
 def option(default: Any, about: str, *, memory: bool = True) -> Any:
-    """A field that is an option of every command that translates; `memory`: of no use without a datastore."""
+    """A field that is an option of every command that translates. `memory`: it has no effect without a datastore."""
     return field(default=default, metadata={"help": about, "memory": memory})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslateSettings:
-    """What is asked of a translation. None: as the datastore was tuned, else the default."""
+    """How to translate. None: as the datastore was tuned, otherwise the default."""
 
     k: int | None = option(None, "Neighbours per step. [default: as tuned, else 64]")
     temperature: float | None = option(None, "Temperature of the softmax over neighbours. [default: as tuned, else 10]")
@@ -57,28 +57,28 @@ class TranslateSettings:
 
     @property
     def by_hand(self) -> bool:
-        """Whether the paper's mixing is asked for by one of its values."""
+        """Whether one of the values of the paper's mixing is given."""
         return any(getattr(self, name) is not None for name in BY_HAND)
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of the fields that are not left open."""
+        """The named fields that are not None."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def filled(self, values: Mapping[str, Any]) -> "TranslateSettings":
-        """What was left open, filled in."""
+        """The settings with open fields filled in."""
         known = {one.name for one in fields(self)}
         return replace(
             self, **{name: value for name, value in values.items() if name in known and getattr(self, name) is None}
         )
 
     def for_memory(self) -> dict[str, Any]:
-        """What was given that is of no use without a datastore."""
+        """The given fields that have no effect without a datastore."""
         memory = (one.name for one in fields(self) if one.metadata["memory"])
         return {name: value for name, value in self.given(*memory).items() if value != ()}
 
     @property
     def fixed(self) -> FixedValues:
-        """The paper's mixing with the values given, the paper's own for the others."""
+        """The paper's mixing with the given values, otherwise the paper's values."""
         mixer = FixedValues(**self.given(*BY_HAND, "certain"))
         return replace(mixer, certain=ALWAYS) if self.exact else mixer
 

@@ -41,7 +41,7 @@ BATCH_TOKENS = 768  # padded source tokens a batch, before beams
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """One sentence and what came of it."""
+    """A sentence and its translation."""
 
     source: str
     text: str
@@ -53,7 +53,7 @@ class Translation:
 
 
 class Translator:
-    """Translates with a model and, where stores are given, with what they remember.
+    """Translates with a model and, if stores are given, with retrieval from them.
 
     Threads may share one: they take turns at the model.
     """
@@ -65,7 +65,7 @@ class Translator:
         settings: TranslateSettings | None = None,
         mixer: Mixer | None = None,
     ) -> None:
-        """Without a mixer, the settings' fixed values mix."""
+        """Without a mixer, the fixed values of the settings are used."""
         self.translation_model = translation_model
         self.settings = settings or TranslateSettings()
         self.retriever = retriever
@@ -100,7 +100,7 @@ class Translator:
 
     @classmethod
     def with_memory(cls, model: TranslationModel, retriever: LocalRetriever, asked: TranslateSettings) -> "Translator":
-        """A model and stores that are open already; what is left open in the settings, the stores decide."""
+        """A translator of a model and open stores. The stores decide what the settings leave open."""
         return cls(model, retriever, with_precision(retriever, asked), mixer_for(retriever, model, asked))
 
     @classmethod
@@ -129,7 +129,7 @@ class Translator:
 
     @property
     def stores(self) -> list[Store]:
-        """Those that are searched on this machine."""
+        """The stores that are searched on this machine."""
         return self.retriever.stores if isinstance(self.retriever, LocalRetriever) else []
 
     def told(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Translator:
         return told(self.mixer, self.settings) if self.mixer else {}
 
     def refresh(self) -> bool:
-        """Take up what has changed in the stores since they were opened; tells whether anything has."""
+        """Open the newest versions of the stores; returns whether anything has changed."""
         if self._reopen is None or self.retriever is None:
             return False
         if all(read_manifest(store.path) == store.manifest for store in self.stores):
@@ -251,7 +251,7 @@ class Translator:
         return Translation(text, text_out, tuple(output.tokens), output.total, cut, output.unfinished, output.others)
 
     def alternatives(self, translation: Translation, most: int) -> list[str]:
-        """The next best translations that read differently, best first; those of the last beams, so few."""
+        """The next best translations that differ in text, best first; there are at most as many as beams."""
         texts = dict.fromkeys(self.translation_model.decode(tokens) for tokens in translation.others)
         return [text for text in texts if text and text != translation.text][:most]
 
@@ -275,7 +275,7 @@ class Translator:
             return tracing.shares(translation.source, translation.tokens)
 
     def explain_translation(self, translation: Translation) -> Explanation:
-        """The same for a translation that was made already."""
+        """Explain a given translation."""
         if self.retriever is None or self.mixer is None:
             raise StoreError("--store is missing: only a translation with a datastore can be explained")
         tracing = Tracing(self.translation_model, self.retriever, self.mixer, self.told())
@@ -284,7 +284,7 @@ class Translator:
 
 
 def text_tokens(row: list[int], model: TranslationModel) -> list[int]:
-    """What `generate` gave, without the decoder's prefix and the padding."""
+    """The tokens that `generate` returned, without the decoder's prefix and padding."""
     tokens = row[len(model.decoder_prefix) :]
     return tokens[: tokens.index(model.end_token) + 1] if model.end_token in tokens else tokens
 
@@ -309,14 +309,14 @@ def open_retriever(
 
 
 def settings_of(settings: TranslateSettings | None, options: dict[str, Any]) -> TranslateSettings:
-    """One object, out of one that was given or of its fields."""
+    """A settings object from an object or from fields."""
     if "where" in options:
         options["where"] = tuple(options["where"])
     return replace(settings, **options) if settings else TranslateSettings(**options)
 
 
 def with_precision(retriever: LocalRetriever, asked: TranslateSettings) -> TranslateSettings:
-    """What the caller asked for; a precision that was left open, as the first store was tuned."""
+    """The settings with an open precision set to that of the first store's tuning."""
     tuned = (retriever.stores[0].manifest.tuned or {}).get("precision")
     return asked if not tuned or objection_to_bfloat16() else asked.filled({"precision": tuned})
 

@@ -36,7 +36,7 @@ MEASURED_ON = 400  # sentence pairs of a memory at most that are looked through 
 
 @dataclass(slots=True)
 class UnitWork:
-    """A unit on its way."""
+    """A unit that is being translated."""
 
     unit: DocumentUnit
     flat: Flat
@@ -53,14 +53,14 @@ class UnitWork:
 
     @property
     def needs_links(self) -> bool:
-        """Whether a tag or something lost must find its place among words."""
+        """Whether tags or lost placeholders must be placed among the words."""
         inner = self.flat.gaps[1:-1]
         tagged = any(isinstance(piece, Tag) for gap in inner for piece in gap)
         return tagged or any(balance(piece.source, piece.target).lost for piece in self.pieces)
 
 
 class UnitTranslator:
-    """Translates units with a translator and, where it has stores, with what they know."""
+    """Translates units with a translator and the memory of its stores."""
 
     def __init__(self, translator: Translator, options: UnitOptions | None = None) -> None:
         self.translator = translator
@@ -74,7 +74,7 @@ class UnitTranslator:
         return [outcome.result for outcome in self.outcomes(units)]
 
     def outcomes(self, units: Sequence[DocumentUnit]) -> list[UnitOutcome]:
-        """The same with what a report wants to know."""
+        """The same with what a report needs."""
         works = [UnitWork.of(unit) for unit in units]
         for work in works:
             work.known = self.known(work)
@@ -86,7 +86,7 @@ class UnitTranslator:
         return [self.outcome(work, links.get(id(work))) for work in works]
 
     def known(self, work: UnitWork) -> StoredSegment | None:
-        """The pair of the memory that has this very source; with its accelerator, if there is one."""
+        """The pair of the memory with the same source; with its accelerator, if there is one."""
         if self.options.exact_matches == "ignore" or not work.flat.words:
             return None
         texts = [flattened(work.unit.source).text()] if work.accelerator else []
@@ -94,11 +94,11 @@ class UnitTranslator:
         return next(filter(None, found), None)
 
     def is_taken(self, work: UnitWork) -> bool:
-        """Whether the memory's own translation is the unit's."""
+        """Whether the translation is the memory's own."""
         return work.known is not None and self.options.exact_matches == "use"
 
     def pieces_of(self, work: UnitWork) -> Iterator[UnitPiece]:
-        """What is translated by itself: nothing of a unit that is known, or without any letter to translate."""
+        """The pieces to translate; none for a unit that is known or has no letters."""
         whole = (0, len(work.flat.words))
         if work.known is not None and self.is_taken(work):
             yield UnitPiece(work.flat, whole, work.known.target, is_done=True)
@@ -110,14 +110,14 @@ class UnitTranslator:
                 yield self.piece_of(work.flat, span, [doubts.TOO_LONG] if len(spans) > 1 else [])
 
     def piece_of(self, flat: Flat, span: Span, flags: list[str]) -> UnitPiece:
-        """A run of words to translate, or to leave as it is: what has no letters, or is one endless word."""
+        """A run of words to translate, or to keep if it has no letters or is one endless word."""
         text = flat.text(*span)
         if not self.fits(text):
             return UnitPiece(flat, span, text, is_done=True, flags=[doubts.TOO_LONG])
         return UnitPiece(flat, span, text, is_done=not needs_translation(flat.words[slice(*span)]), flags=flags)
 
     def split_unfinished(self, works: Sequence[UnitWork]) -> None:
-        """Where a translation did not end, its source is split at a clause and translated in two."""
+        """Split the source of an unfinished translation at a clause and translate both parts."""
         for work in works:
             for at in reversed(range(len(work.pieces))):
                 piece = work.pieces[at]
@@ -245,7 +245,7 @@ class UnitTranslator:
         return done.content
 
     def matches(self, work: UnitWork) -> tuple[Match, ...]:
-        """What the memory has that is like the unit."""
+        """Similar pairs in the memory."""
         most = max(self.options.matches, int(self.options.details))
         if most and work.flat.words:
             hits = self.lookup.near(work.flat.text(), least=LEAST, most=most)
@@ -257,7 +257,7 @@ class UnitTranslator:
 
 
 def needs_translation(words: Sequence[str]) -> bool:
-    """Whether there is anything to translate: a placeholder or a number is not."""
+    """Whether the words need translation; placeholders and numbers alone do not."""
     return any(LETTERS.search(word) and not is_thing(word) for word in words)
 
 
