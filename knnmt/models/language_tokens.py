@@ -46,7 +46,7 @@ def same_tokenizer(tokenizer: Any) -> Any:
 
 
 def fsmt_turned_round(tokenizer: Any) -> Any:
-    """FSMT's tokenizer knows only the source side. A second one with the sides exchanged is made from the same files."""
+    """FSMT's tokenizer knows only the source side. A second one with the sides exchanged uses the same files."""
     return type(tokenizer)(
         langs=[tokenizer.tgt_lang, tokenizer.src_lang],
         src_vocab_file=tokenizer.tgt_vocab_file,

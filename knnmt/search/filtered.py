@@ -18,7 +18,7 @@ MANY = 0.05  # of all entries; if no more are gone, it is quicker to drop them f
 def search_allowed(
     index: Any, queries: Keys, k: int, allowed: Allowed, searcher: Any = None
 ) -> tuple[Keys, NDArray[np.int64]]:
-    """The k nearest of the allowed entries; −1 if fewer were found. `searcher` is a faster way to search all entries."""
+    """The k nearest of the allowed entries; −1 if fewer were found. `searcher` is a faster way to search all."""
     if allowed.bits is None and len(allowed.gone) <= MANY * allowed.entries:
         return search_wider(searcher or index, queries, k, allowed)
     selector = engine.IDSelectorBitmap(allowed.packed())
