@@ -202,9 +202,9 @@ def score_texts(texts: list[str], bleu: BLEU, chrf: CHRF, *, tokens_per_second: 
 
 def paired_bootstrap(bleu: BLEU, base: Scores, knn: Scores) -> float:
     """The p-value of the BLEU difference, by paired bootstrap."""
-    if base.translations == knn.translations:
-        return 1.0  # sacreBLEU would count no resampled difference as larger than none, and report the least p
     systems: list[tuple[str, Sequence[str]]] = [("base", base.translations), ("knn", knn.translations)]
+    if len({bleu.corpus_score(list(texts), None).score for _, texts in systems}) == 1:
+        return 1.0  # sacreBLEU would count no resampled difference as larger than none, and report the least p
     test = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)
     result = test()[1]["BLEU"][1]
     if isinstance(result, str) or result.p_value is None:

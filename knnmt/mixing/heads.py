@@ -24,13 +24,9 @@ class Judgement(NamedTuple):
 
 
 class Head(nn.Module):
-    """A network from evidence to judgement, with a gate that guesses beforehand whether searching is worth it."""
+    """A network from evidence to judgement."""
 
     kind = ""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = nn.Sequential(nn.Linear(GATE_FEATURES, GATE_UNITS), nn.Tanh(), nn.Linear(GATE_UNITS, 1))
 
     def forward(self, evidence: Evidence) -> Judgement:
         return self.judge(self.inputs(evidence), evidence)
@@ -46,9 +42,9 @@ class Head(nn.Module):
         """What each kind of evidence did to the weight; nothing where the network's inputs have no such kinds."""
         return {}
 
-    def foreseen(self, best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
-        """How far the mixture is likely to be from the model, [n], known before any search."""
-        return torch.sigmoid(self.gate(gate_features(best, signals)))[:, 0]
+    def foreseen(self, best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - for heads that can
+        """How far the mixture is likely to be from the model, [n], known before any search; here as far as can be."""
+        return torch.ones(len(best), device=best.device)
 
 
 def entropy_of(best: torch.Tensor) -> torch.Tensor:
@@ -120,7 +116,8 @@ EVIDENCE = {
 class LearnedHead(Head):
     """Features of the row and the coverage of the sentence → weight and temperature.
 
-    A neighbour's score is −distance / temperature + a · log p_model(its token).
+    A neighbour's score is −distance / temperature + a · log p_model(its token). A gate guesses beforehand whether
+    searching is worth it.
     """
 
     kind = "learned"
@@ -132,6 +129,7 @@ class LearnedHead(Head):
         self.hidden = nn.Linear(FEATURES, UNITS)
         self.output = nn.Linear(UNITS, 2)
         self.agreement = nn.Parameter(torch.zeros(()))  # a
+        self.gate = nn.Sequential(nn.Linear(GATE_FEATURES, GATE_UNITS), nn.Tanh(), nn.Linear(GATE_UNITS, 1))
 
     def standardise(self, seen: torch.Tensor) -> None:
         """Learn the usual size of each feature, [n, FEATURES]."""
@@ -157,6 +155,9 @@ class LearnedHead(Head):
         """Weight and temperature before they are squashed, each [n, 1], of features in their usual size."""
         weight, temperature = self.output(torch.tanh(self.hidden(standard))).split(1, dim=-1)
         return weight, temperature
+
+    def foreseen(self, best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(self.gate(gate_features(best, signals)))[:, 0]
 
     def reasons(self, evidence: Evidence) -> Reasons:
         standard = (self.inputs(evidence) - self.mean) / self.scale

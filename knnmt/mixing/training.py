@@ -20,7 +20,7 @@ LEARNING_RATE, DECAY = 5e-3, 1e-2
 CHECK_EVERY, PATIENCE = 20, 4
 FOREIGN = 3.0  # times the divergence on general text counts in the loss
 HELD_OUT = 5  # every fifth sentence says when to stop
-GATE_STEPS, GATE_RATE = 200, 2e-2
+GATE_STEPS, GATE_RATE = 300, 3e-2
 TEMPERATURES = tuple(0.01 * 2 ** (step / 2) for step in range(16))  # variances of the keys
 WEIGHTS = tuple(step / 20 for step in range(1, 20))
 PERTURBED = 0.1  # share of the distance by which the robust head's neighbours are moved
@@ -189,8 +189,8 @@ class Trainer:
             return loss
         return loss + FOREIGN * float(self.divergences(torch.arange(len(self.foreign.sentences))).mean())
 
-    def fit_gate(self) -> None:
-        """Teach the gate to foresee how far the mixture will be from the model."""
+    def fit_gate(self, gate: torch.nn.Module) -> None:
+        """Teach the head's gate to foresee how far the mixture will be from the model."""
         with torch.no_grad():
             known = [(self.seen.evidence, effect(self.head.judge(self.inputs, self.seen.evidence), self.seen.evidence))]
             if self.foreign is not None:
@@ -198,11 +198,11 @@ class Trainer:
                 known.append((self.foreign.evidence, effect(judged, self.foreign.evidence)))
             inputs = torch.cat([gate_features(evidence.best, evidence.signals) for evidence, _ in known])
             wanted = torch.cat([each for _, each in known]).clamp(0.0, 1.0)
-        optimizer = torch.optim.AdamW(self.head.gate.parameters(), lr=GATE_RATE, weight_decay=DECAY)
+        optimizer = torch.optim.AdamW(gate.parameters(), lr=GATE_RATE, weight_decay=DECAY)
         for _ in range(GATE_STEPS):
             rows = torch.randint(len(wanted), (min(4 * BATCH, len(wanted)),), generator=self.random)
             optimizer.zero_grad()
-            guess = self.head.gate(inputs[rows])[:, 0]
+            guess = gate(inputs[rows])[:, 0]
             torch.autograd.backward(torch.nn.functional.binary_cross_entropy_with_logits(guess, wanted[rows]))
             optimizer.step()
 
@@ -230,7 +230,8 @@ def fit_head(head: Head, seen: Seen, foreign: Foreign | None, *, fresh: bool, pr
         head.start_at(weight, temperature)
     trainer = Trainer(head, seen, foreign, prior=prior)
     trainer.fit()
-    trainer.fit_gate()
+    if isinstance(head, LearnedHead):
+        trainer.fit_gate(head.gate)
     with torch.no_grad():
         reached = trainer.likelihoods(trainer.held)
         apart = trainer.divergences(torch.arange(len(foreign.sentences))) if foreign else None

@@ -125,6 +125,7 @@ def test_the_p_value_tells_a_difference_from_none() -> None:
 
     assert paired_bootstrap(bleu, scores(worse), scores(references)) < 0.01
     assert paired_bootstrap(bleu, scores(alike), scores(list(alike))) > 0.5
+    assert paired_bootstrap(bleu, scores(alike), scores([f"{text} " for text in alike])) == 1.0  # the same BLEU
 
 
 def test_signature_of_a_model_alone() -> None:
