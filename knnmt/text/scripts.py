@@ -12,6 +12,8 @@ SPACELESS = (
     ("\U00020000", "\U0003ffff"),
 )
 
+SPACE_AFTER = ".!?…:;,"  # marks with a space before the word that follows, even if a tag stands between
+
 
 def is_spaceless(character: str) -> bool:
     """Whether a character is of a script that puts no spaces between words."""

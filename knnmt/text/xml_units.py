@@ -8,6 +8,7 @@ from lxml import etree
 
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import LONGEST
+from knnmt.text.scripts import SPACE_AFTER
 
 MOST_TAGS = 1 << 19  # between the ends of two units
 
@@ -125,7 +126,7 @@ OPENED, CLOSED, SINGLE = Mark("<"), Mark(">"), Mark("/")
 def without_tags(pieces: Iterable[str]) -> str:
     """Pieces of text and marks as the text that a model sees: tags that part two words become a space.
 
-    `one<x/>two` and `<g>one</g><g>two</g>` are two words, `<g>F</g>ile` is one.
+    `one<x/>two`, `one.<x/>Two` and `<g>one</g><g>two</g>` are two words, `<g>F</g>ile` is one.
     """
     text: list[str] = []
     tags = ""  # since the last piece of text
@@ -134,11 +135,16 @@ def without_tags(pieces: Iterable[str]) -> str:
             tags += piece
         elif piece:
             apart = SINGLE in tags or CLOSED + OPENED in tags
-            if apart and text and text[-1][-1].isalnum() and piece[0].isalnum():
+            if apart and text and are_words(text[-1][-1], piece[0]):
                 text.append(" ")
             text.append(piece)
             tags = ""
     return "".join(text)
+
+
+def are_words(left: str, right: str) -> bool:
+    """Whether a space belongs between two characters that only tags part."""
+    return (left.isalnum() and right.isalnum()) or (left in SPACE_AFTER and right.isalpha())
 
 
 def mark_of(kind: str) -> Mark:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from knnmt.documents.content import Content, Tag
-from knnmt.text.scripts import is_spaceless
+from knnmt.text.scripts import SPACE_AFTER, is_spaceless
 from knnmt.units.protected import things
 
 Gap = tuple[str | Tag, ...]  # white space and tags, in order
@@ -80,13 +80,13 @@ class Flat:
         return bool(white(self.gaps[at])) or self.is_glued(at)
 
     def is_glued(self, at: int) -> bool:
-        """Whether only tags part two words: `one<br/>two`, `<td>one</td><td>two</td>`, but not `<b>F</b>ile`."""
+        """Whether only tags part two words: `one.<br/>Two`, `<td>one</td><td>two</td>`, but not `<b>F</b>ile`."""
         gap = self.gaps[at]
         if not gap or white(gap) or not 0 < at < len(self.words):
             return False
         kinds = [piece.kind for piece in gap if isinstance(piece, Tag)]
         parts = "empty" in kinds or ("close" in kinds and "open" in kinds[kinds.index("close") :])
-        return parts and CLASSES[ord(self.words[at - 1][-1])] == CLASSES[ord(self.words[at][0])] == "w"
+        return parts and are_words(self.words[at - 1], self.words[at])
 
     def white_text(self) -> str:
         """The whole text with its own white space, for a splitter that knows paragraphs."""
@@ -94,6 +94,13 @@ class Flat:
         for at, word in enumerate(self.words, start=1):
             pieces += [word, white(self.gaps[at]) or (" " if at < len(self.words) and self.is_glued(at) else "")]
         return "".join(pieces)
+
+
+def are_words(left: str, right: str) -> bool:
+    """Whether a space belongs between two words that only tags part."""
+    if CLASSES[ord(right[0])] != "w":
+        return False
+    return CLASSES[ord(left[-1])] == "w" or (left[-1] in SPACE_AFTER and right[0].isalpha())
 
 
 def white(gap: Gap) -> str:

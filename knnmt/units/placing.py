@@ -295,7 +295,13 @@ def stands_alike(source: Flat, original: Gap, target: Flat, at: int) -> bool:
         return False
     if at in (0, len(target.words)) or source.is_glued(there):
         return True
+    if white(original) and is_mark(source.words[there]) and is_mark(target.words[at]):  # `word <x/>.`
+        return True
     return bool(white(original)) == bool(white(target.gaps[at]))
+
+
+def is_mark(word: str) -> bool:
+    return CLASSES[ord(word[0])] == "p"
 
 
 def slots_for(sides: Sequence[Sides], spaced: bool) -> list[bool]:

@@ -126,6 +126,8 @@ def repaired(source: str, translation: str) -> str:
 
 Mask = Callable[[int], str]
 
+BRACKETS = frozenset("[]{}")  # that a mask may have
+
 # Ways to write a mask, tried in turn: what a model copies best differs from model to model.
 MASKS: tuple[Mask, ...] = (
     lambda number: f"[{number}]",
@@ -144,11 +146,14 @@ class Masked:
     originals: tuple[str, ...]
 
     def revealed(self, translation: str) -> str | None:
-        """The translation with its masks replaced; None unless it has each of them exactly once."""
+        """The translation with its masks replaced; None unless it has each of them once, and nothing of others."""
         if not self.masks:
             return translation
         pattern = re.compile("|".join(map(standing_alone, self.masks)))
         if Counter(pattern.findall(translation)) != Counter(self.masks):
+            return None
+        brackets = BRACKETS.intersection("".join(self.masks))
+        if any(pattern.sub("", translation).count(one) > pattern.sub("", self.text).count(one) for one in brackets):
             return None
         known = dict(zip(self.masks, self.originals, strict=True))
         return pattern.sub(lambda found: known[found[0]], translation)

@@ -119,6 +119,7 @@ def test_the_unfinished_is_counted_or_taken_on_request(tmp_path: Path, ending: s
     [
         ("plain &amp; &lt;b>", "plain & <b>"),
         ('a <x id="1"/> b', "a  b"),
+        ('a.<x id="1"/>B 3.<x id="2"/>5', "a. B 3.5"),
         ('<g id="1" ctype="bold">fett <x id="2"/></g>!', "fett !"),
         ('<bx id="1"/>a<ex id="1"/>', "a"),
         ('<ph id="1">{code}</ph>a', "a"),

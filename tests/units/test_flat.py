@@ -39,6 +39,8 @@ def test_words(text: str, words: list[str]) -> None:
         ("a <x/> b", "a b"),
         ("Hello<x/>, you", "Hello, you"),
         ("<b></b>", ""),
+        ("one.<br/>Two,<x/>three", "one. Two, three"),
+        ("(<x/>one) 3.<x/>5", "(one) 3.5"),
     ],
 )
 def test_what_a_model_sees(content: str, text: str) -> None:

@@ -41,6 +41,9 @@ def links(words: str, rows: int, columns: int) -> np.ndarray:
         ("l'<b>homme</b>", "the man", "0 1", "the <b>man</b>"),
         ("the <b>man</b>", "l'homme", "0 1", "l'<b>homme</b>"),
         ("a<x/>, c", "A, C", "0 1 2", "A<x/>, C"),
+        ("a is <x/>.", "A.", "0 2", "A <x/>."),
+        ("a is <x/>, b", "A, B", "0 2 3", "A <x/>, B"),
+        ("a is <x/> b.", "A.", "0 3", "A<x/>."),
         ("<b>x</b>", "", "", "<b></b>"),
     ],
 )  # fmt: skip

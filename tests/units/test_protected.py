@@ -80,3 +80,15 @@ def test_what_is_masked_comes_back(text: str, mask: object) -> None:
     if hidden.masks:
         assert hidden.revealed(f"{hidden.text} {hidden.masks[0]}") is None
         assert hidden.revealed(hidden.text.replace(hidden.masks[0], "")) is None
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected"),
+    [("costs [0] at {1}", None), ("costs (0] [0] at [1]", None), ("costs [ [0] at [1]", None), ("[1] [0]", "%d 5")],
+)
+def test_nothing_of_a_mask_may_be_left_over(translation: str, expected: str | None) -> None:
+    assert masked("kostet 5 bei %d", MASKS[0]).revealed(translation) == expected
+
+
+def test_brackets_of_the_source_may_stay() -> None:
+    assert masked("kostet [viel] 5", MASKS[0]).revealed("costs [much] [0]") == "costs [much] 5"

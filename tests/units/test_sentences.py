@@ -22,6 +22,7 @@ from knnmt.units.sentences import clauses, sentences
         ("en", "A title\n\nA paragraph", ["A title", "A paragraph"]),
         ("en", "Go to https://a.org/page. Then %s. 1. Stop", ["Go to https://a.org/page.", "Then %s.", "1. Stop"]),
         ("en", "First <b>one.</b> Then two.", ["First one.", "Then two."]),
+        ("de", "Das ist <x/>.<br/>Neue Zeile, <x/>zwei:<x/>drei", ["Das ist .", "Neue Zeile, zwei: drei"]),
         ("de", "Datentr.-Sektoren: %s. Ja", ["Datentr.-Sektoren: %s.", "Ja"]),
         ("zh", "你好！OK。Windows。好", ["你好！", "OK。", "Windows。", "好"]),
         (None, "One. Two.", ["One.", "Two."]),
