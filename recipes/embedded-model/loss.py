@@ -13,8 +13,9 @@ class SmoothedCrossEntropy(torch.autograd.Function):
     def forward(context: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
         """Summed over the tokens; logits (tokens, vocabulary) in any precision, computed in float32."""
         labels = labels[:, None]
-        scores = logits.float()
-        scores = scores - scores.amax(1, keepdim=True)
+        # A copy in any case: what follows changes it in place, since new memory costs more than the arithmetic.
+        scores = logits.to(torch.float32, copy=True)
+        scores.sub_(scores.amax(1, keepdim=True))
         expected = (1 - smoothing) * scores.gather(1, labels) + smoothing * scores.mean(1, keepdim=True)
         gradient = scores.exp_()
         total = gradient.sum(1, keepdim=True)

@@ -93,6 +93,11 @@ def set_dropout(model: Model, dropout: float) -> None:
             setattr(module, "dropout", dropout)  # noqa: B010 - to mypy, an attribute of a module is a tensor
 
 
+def choose_attention(model: Model, precision: str) -> None:
+    """In bfloat16, the backward pass of PyTorch's fused attention is slower than that of plain products."""
+    model.set_attn_implementation("eager" if precision == "bfloat16" else "sdpa")
+
+
 def token_of(model: Model, name: str) -> int:
     """A special token by its name in the config, such as `pad_token_id`."""
     token = getattr(model.config, name)

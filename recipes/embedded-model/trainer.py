@@ -26,7 +26,17 @@ from checkpoint import (
     weight_files,
 )
 from data import Corpus
-from model import Model, count_parameters, export_model, load_model, loss_sum, make_model, set_dropout, token_of
+from model import (
+    Model,
+    choose_attention,
+    count_parameters,
+    export_model,
+    load_model,
+    loss_sum,
+    make_model,
+    set_dropout,
+    token_of,
+)
 from optimizer import make_optimizers, split_like
 from precision import computing, resolve
 from processes import leaders, rank_and_world, share, sum_over_processes
@@ -58,6 +68,7 @@ class Trainer:
         set_dropout(self.model, settings.dropout)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.precision = resolve(settings.precision)
+        choose_attention(self.model, self.precision)
         self.optimizers = make_optimizers(
             self.model, name=settings.optimizer, lr=settings.rate, dtype=getattr(torch, self.precision)
         )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
+from transformers import MarianMTModel
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,28 @@ def test_the_loss_is_that_of_pytorch(recipe: SimpleNamespace, smoothing: float) 
     (3 * expected).backward()
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_the_loss_leaves_its_logits_alone(recipe: SimpleNamespace) -> None:
+    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    before = logits.clone()
+    recipe.loss.cross_entropy_sum(logits, torch.tensor([0, 4, 2]), smoothing=0.1)
+    torch.testing.assert_close(logits, before)
+
+
+def test_either_attention_gives_the_same_loss(recipe: SimpleNamespace, tmp_path: Path) -> None:
+    shape = recipe.model.Shape(dimension=16, feed_forward=32, heads=2, encoder_layers=2, decoder_layers=2)
+    model = MarianMTModel(
+        recipe.model.make_config(shape, {"</s>": 0, "<pad>": 19, **{str(n): n for n in range(1, 19)}})
+    )
+    source = torch.tensor([[3, 4, 5, 0], [6, 0, 19, 19]])
+    target = torch.tensor([[7, 8, 0], [9, 0, 19]])
+    losses = {}
+    for precision in recipe.precision.PRECISIONS[1:]:
+        recipe.model.choose_attention(model, precision)
+        losses[model.config._attn_implementation] = recipe.model.loss_sum(model, source, target, smoothing=0.1)[0]
+    assert set(losses) == {"eager", "sdpa"}
+    torch.testing.assert_close(losses["eager"], losses["sdpa"])
 
 
 @pytest.mark.parametrize(
