@@ -23,7 +23,7 @@ from bench.scale import scale
 from bench.searching import DIMENSIONS, SIZES, searching
 from bench.serving import Served, serving
 from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, where_time_goes
-from bench.unit_costs import unit_costs
+from bench.unit_costs import UNITS, unit_costs
 from knnmt.cli.demo import MODEL
 from knnmt.errors import KnnmtError, SettingsError
 
@@ -55,7 +55,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         arguments.memory << 30,
     ),
     "serving": lambda arguments: serving(served_of(arguments)),
-    "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats)),
+    "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats), arguments.units),
 }
 
 
@@ -98,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
     parser.add_argument("--tagged", type=Path, metavar="XLIFF", help="human translations with tags, for placement")
     parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
+    parser.add_argument("--units", type=int, default=UNITS, help=f"of the document of units ({UNITS:,})")
     group = parser.add_argument_group("searching")
     group.add_argument("--size", type=int, action="append", help="entries; again for more rows (10⁵, 10⁶ and 10⁷)")
     group.add_argument("--dimension", type=int, action="append", help="of synthetic keys (256, 512 and 1024)")

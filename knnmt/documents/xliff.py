@@ -187,6 +187,7 @@ class Walk:
             f"{self.document.xml.path}: unit {node.get('id') or self.units}",
             self.scopes.prefix_of(ITS),
             self.scopes.prefix_of(MATCHES),
+            self.namespace or "",
             frame.has_lines,
         )
         yield (Unit1 if self.document.generation == 1 else Unit2).of(node, setting)

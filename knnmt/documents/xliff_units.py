@@ -29,6 +29,7 @@ class Setting:
     place: str
     its: str | None  # the prefixes that are bound to the namespaces of ITS and of matches
     mtc: str | None
+    namespace: str = ""  # of the root
     has_lines: bool = False  # xml:space="preserve"
 
 
@@ -132,9 +133,9 @@ class UnitWriter:
         before = self.setting.text[max(0, node.start - 1024) : node.start]
         return before[len(before.rstrip()) :]
 
-    def match_sides(self, match: Match, prefix: str) -> str:
+    def match_sides(self, match: Match, prefix: str, declared: str = "") -> str:
         source, target = (
-            f"<{prefix}{side}>{escape(text)}</{prefix}{side}>"
+            f"<{prefix}{side}{declared}>{escape(text)}</{prefix}{side}>"
             for side, text in (("source", match.source), ("target", match.target))
         )
         return source + target
@@ -185,6 +186,14 @@ class Unit1(UnitWriter):
         return parts
 
     def changes(self, done: list[Written]) -> list[Change]:
+        return [*self.approval(), self.target_change(done)]
+
+    def approval(self) -> Iterator[Change]:
+        """What a machine wrote is not approved, whatever stood there before."""
+        if self.node.get("approved") == "yes":
+            yield self.node.start, self.node.opened, with_attributes(self.node.tag, {"approved": "no"})
+
+    def target_change(self, done: list[Written]) -> Change:
         inner = done[0].text if self.segmented is None else self.segmented_target(self.segmented, done)
         after = self.segmented or done[0].part.source
         target = self.target
@@ -193,8 +202,8 @@ class Unit1(UnitWriter):
         matches = "".join(self.alternatives(done))
         if target is None:
             name = self.node.find("source").prefix + "target"  # type: ignore[union-attr]
-            return [(after.end, after.end, f"{self.indent(after)}{tag}{inner}</{name}>{matches}")]
-        return [(target.start, target.end, f"{tag}{inner}</{target.qualified}>{matches}")]
+            return after.end, after.end, f"{self.indent(after)}{tag}{inner}</{name}>{matches}"
+        return target.start, target.end, f"{tag}{inner}</{target.qualified}>{matches}"
 
     def target_tag(self, done: list[Written], confidence: float | None) -> str:
         state = self.setting.options.state
@@ -295,29 +304,37 @@ class Unit2(UnitWriter):
 
     def match_changes(self, done: list[Written]) -> list[Change]:
         """Near matches, in the unit's own list of matches where it has one."""
-        text = "".join(self.match_texts(done))
+        own = next((child for child in self.node.children if self.lists_matches(child)), None)
+        prefix = own.prefix if own is not None else f"{self.setting.mtc or 'mtc'}:"
+        text = "".join(self.match_texts(done, prefix))
         if not text:
             return []
-        prefix = self.setting.mtc or "mtc"
-        for child in self.node.children:
-            if self.setting.mtc and child.qualified == f"{prefix}:matches" and not child.is_empty:
-                return [(child.closed, child.closed, text)]
+        if own is not None and own.is_empty:
+            return [(own.start, own.end, f"{open_tag(own)}{text}</{own.qualified}>")]
+        if own is not None:
+            return [(own.closed, own.closed, text)]
         declared = "" if self.setting.mtc else f' xmlns:mtc="{MATCHES}"'
         at = self.node.opened
         first = next((child for child in self.node.children if child.kind == "start"), self.node)
-        return [(at, at, f"{self.indent(first)}<{prefix}:matches{declared}>{text}</{prefix}:matches>")]
+        return [(at, at, f"{self.indent(first)}<{prefix}matches{declared}>{text}</{prefix}matches>")]
 
-    def match_texts(self, done: list[Written]) -> Iterator[str]:
-        prefix = self.setting.mtc or "mtc"
+    def lists_matches(self, child: Node) -> bool:
+        """Whether an element is `mtc:matches`, wherever its prefix is declared."""
+        prefix = child.prefix.removesuffix(":")
+        declared = child.get(f"xmlns:{prefix}" if prefix else "xmlns")
+        bound = declared or (MATCHES if prefix and prefix == self.setting.mtc else "")
+        return child.name == "matches" and bound == MATCHES
+
+    def match_texts(self, done: list[Written], prefix: str) -> Iterator[str]:
         for written in done:
-            segment = written.part.segment
+            segment, core = written.part.segment, written.part.source.prefix
             assert segment is not None
             reference = segment.get("id") or self.new_id(written.part, "segment")
+            declared = f" xmlns={quoteattr(self.setting.namespace)}" if core == prefix == "" else ""
             for match in written.matches:
                 origin = f" origin={quoteattr(match.origin)}" if match.origin else ""
                 facts = f'ref="#{escape(reference)}" type="tm" similarity="{match.percent:.1f}"{origin}'
-                sides = self.match_sides(match, written.part.source.prefix)
-                text = f"<{prefix}:match {facts}>{sides}</{prefix}:match>"
+                text = f"<{prefix}match {facts}>{self.match_sides(match, core, declared)}</{prefix}match>"
                 yield "" if self.has(text) else text
 
 

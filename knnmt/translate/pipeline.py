@@ -3,9 +3,11 @@
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from typing import Any, overload
+
+import torch
 
 from knnmt.engine.runtime import lock_of
 from knnmt.errors import SettingsError
@@ -18,6 +20,16 @@ log = logging.getLogger(__name__)
 
 TASK = re.compile(r"translation(?:_(\w+)_to_(\w+))?")
 WITHOUT_EFFECT = ("truncation", "clean_up_tokenization_spaces", "return_text")  # what they ask for is always done
+LENGTHS = {"max_length", "max_new_tokens"}  # the one that a call gives replaces both
+SETTINGS = {one.name for one in fields(TranslateSettings)}
+# What programs said of how a model is loaded, with the values that say what is done here anyway.
+LOADING: dict[str, tuple[Any, ...]] = {
+    "framework": ("pt",),
+    "use_fast": (True, False),
+    "torch_dtype": ("auto", "float32", torch.float32),
+    "dtype": ("auto", "float32", torch.float32),
+    "trust_remote_code": (False,),
+}
 BLOCK = 64  # texts of a generator that are translated together, unless `batch_size` says otherwise
 
 Translated = list[dict[str, str]]
@@ -38,13 +50,34 @@ def pipeline(
     """A function that translates: `pipeline("translation", model="…")("Guten Tag")` gives `[{"translation_text": …}]`.
 
     The model is a name, a folder, or a loaded model with its `tokenizer`; a store knows its own. Further options are
-    fields of `TranslateSettings`.
+    fields of `TranslateSettings`, or settings of `generate` for every call.
     """
     languages = languages_of(task, src_lang, tgt_lang)
-    translator = make_translator(model, tokenizer, store, languages, TranslateSettings(**options))
+    settings, always = parted(options)
+    translator = make_translator(model, tokenizer, store, languages, settings)
+    check_generation(always, translator.model.generation_config)
     if device not in (None, -1):
         translator.model.to(device)
-    return TranslationPipeline(translator, batch_size=batch_size)
+    if store is not None:  # whose model has the languages of the store
+        always |= {name: code for name, code in zip(("src_lang", "tgt_lang"), languages, strict=True) if code}
+    return TranslationPipeline(translator, batch_size=batch_size, **always)
+
+
+def parted(options: dict[str, Any]) -> tuple[TranslateSettings, dict[str, Any]]:
+    """The settings of a translator, and what holds for each call."""
+    for name in LOADING.keys() & options.keys():
+        if options[name] is not None and options[name] not in LOADING[name]:
+            hint = '; precision="bfloat16" halves the weights' if "dtype" in name else ""
+            raise SettingsError(f"pipeline: {name}={options[name]}: not known here{hint}")
+    own = {name: value for name, value in options.items() if name in SETTINGS}
+    if options.get("num_beams") is not None:
+        own["beam"] = options["num_beams"]
+    left = options.keys() - SETTINGS - LOADING.keys() - {"num_beams"}
+    return TranslateSettings(**own), {name: value for name, value in options.items() if name in left}
+
+
+def check_generation(options: dict[str, Any], settings: Any) -> None:
+    generation_options({name: options[name] for name in options.keys() - {"num_return_sequences"}}, settings)
 
 
 def languages_of(task: str, source: str | None, target: str | None) -> tuple[str | None, str | None]:
@@ -87,11 +120,12 @@ def loaded_model(model: Any, tokenizer: Any, languages: tuple[str | None, str | 
 class TranslationPipeline:
     """Takes a text, a list or any iterable of texts, and gives what transformers' pipeline gave."""
 
-    def __init__(self, translator: Translator, *, batch_size: int | None = None) -> None:
+    def __init__(self, translator: Translator, *, batch_size: int | None = None, **always: Any) -> None:
         if batch_size is not None and batch_size < 1:
             raise SettingsError(f"batch_size {batch_size}: must be at least 1")
         self.translator = translator
         self.batch_size = batch_size
+        self.always = always  # options of every call
 
     @property
     def model(self) -> Any:
@@ -115,6 +149,7 @@ class TranslationPipeline:
         With `num_return_sequences` a list of so many for each text, the best first; for a single text, that list.
         """
         size = batch_size or self.batch_size
+        options = self._with_always(options)
         if isinstance(texts, str):
             done = self._translated([texts, *more], size, options)
             return flat(done) if more else done[0]
@@ -125,6 +160,11 @@ class TranslationPipeline:
         except TypeError as error:
             raise SettingsError(f"pipeline: texts must be str, not {type(texts).__name__}") from error
         return self._stream(given, size or BLOCK, options)
+
+    def _with_always(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of a call, and those of every call that it does not change."""
+        changed = {*options, *(LENGTHS if LENGTHS & options.keys() else ())}
+        return {name: value for name, value in self.always.items() if name not in changed} | options
 
     def _stream(self, texts: Iterator[str], size: int, options: dict[str, Any]) -> Iterator[Translated]:
         while block := list(islice(texts, size)):

@@ -199,12 +199,12 @@ class UnitTranslator:
     def mended(self, work: UnitWork, piece: UnitPiece, links: Matrix | None) -> Mended:
         """A piece's translation with every placeholder as often as the source has it.
 
-        A person's own "three" for 3 stays.
+        A person's own "three" for 3 and "Copyright" for © stay.
         """
         if (
             work.known is not None
             and self.options.exact_matches == "use"
-            and all(one.is_number for one in balance(piece.source, piece.target).lost)
+            and not any(one.is_placeholder for one in balance(piece.source, piece.target).lost)
         ):
             return Mended(piece.pair.target, links)
         mend = mended(piece.pair.source, piece.pair.target, links)

@@ -75,7 +75,7 @@ def without_extra(source: Flat, target: Flat, links: Matrix) -> tuple[Flat, Matr
     allowed = Counter(source.words)
     drop = []
     for at, word in enumerate(target.words):
-        if is_thing(word) and not things(word)[0].is_number:
+        if is_thing(word) and things(word)[0].is_placeholder:
             if allowed[word]:
                 allowed[word] -= 1
             else:

@@ -1,35 +1,60 @@
-"""What a translation must hold as often as its source does: placeholders letter for letter, numbers by their digits."""
+"""What a translation must hold as often as its source does.
+
+Placeholders and symbols (`©`, `→`, emoji) letter for letter, numbers by their digits.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from knnmt.text.placeholders import PLACEHOLDER
 
 SPACES = " \u00a0\u2009\u202f"
 NUMBER = re.compile(rf"\d{{1,3}}(?:[{SPACES}'’]\d{{3}})+(?!\d)|\d+(?:[.,]\d+)*")
 SEPARATOR = rf"[.,'’{SPACES}]"
-THING = re.compile(rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?P<number>(?-x:{NUMBER.pattern}))", re.VERBOSE)
+# What many models have no token for. Units such as ° are left out: languages spell them in their own ways.
+PICTURES = r"\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+FLAG = r"[\U0001f1e6-\U0001f1ff]{2}"
+SYMBOL = re.compile(
+    rf"{FLAG}|[©®℗℠™{PICTURES}](?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|\u200d[\u2640\u2642{PICTURES}])*"
+)
+THING = re.compile(
+    rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?-x:(?P<number>{NUMBER.pattern})|(?P<symbol>{SYMBOL.pattern}))", re.VERBOSE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A placeholder or number, and where it stands."""
+    """A placeholder, number or symbol, and where it stands."""
 
     text: str
     start: int
-    is_number: bool = False
+    kind: Literal["placeholder", "number", "symbol"] = "placeholder"
 
     @property
     def end(self) -> int:
         return self.start + len(self.text)
 
+    @property
+    def is_number(self) -> bool:
+        return self.kind == "number"
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether a program reads it, so that a translation may neither lack it nor have one more."""
+        return self.kind == "placeholder"
+
 
 def things(text: str) -> list[Thing]:
-    """The placeholders and numbers of a text, in order."""
-    return [Thing(found[0], found.start(), found.lastgroup == "number") for found in THING.finditer(text)]
+    """The placeholders, numbers and symbols of a text, in order."""
+    return [Thing(found[0], found.start(), kind_of(found)) for found in THING.finditer(text)]
+
+
+def kind_of(found: re.Match[str]) -> Literal["placeholder", "number", "symbol"]:
+    return "number" if found["number"] else "symbol" if found["symbol"] else "placeholder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +73,13 @@ def balance(source: str, translation: str) -> Balance:
     """Compare by count. A number may be written as the target language writes it: 1,000.5 as 1.000,5."""
     wanted = things(source)
     if not wanted:
-        return Balance((), tuple(thing for thing in things(translation) if not thing.is_number))
+        return Balance((), tuple(thing for thing in things(translation) if thing.is_placeholder))
     there = [thing for thing in things(translation) if not thing.is_number]
-    placeholders = [thing for thing in wanted if not thing.is_number]
+    letter_for_letter = [thing for thing in wanted if not thing.is_number]
     numbers = [thing for thing in wanted if thing.is_number]
-    lost = [*beyond(placeholders, Counter(thing.text for thing in there)), *lost_numbers(numbers, translation)]
-    extra = beyond(there, Counter(thing.text for thing in placeholders))
+    lost = [*beyond(letter_for_letter, Counter(thing.text for thing in there)), *lost_numbers(numbers, translation)]
+    placeholders = [thing for thing in there if thing.is_placeholder]
+    extra = beyond(placeholders, Counter(thing.text for thing in letter_for_letter))
     return Balance(tuple(sorted(lost, key=lambda thing: thing.start)), tuple(extra))
 
 
@@ -152,11 +178,19 @@ class Masked:
         pattern = re.compile("|".join(map(standing_alone, self.masks)))
         if Counter(pattern.findall(translation)) != Counter(self.masks):
             return None
-        brackets = BRACKETS.intersection("".join(self.masks))
-        if any(pattern.sub("", translation).count(one) > pattern.sub("", self.text).count(one) for one in brackets):
+        if self.leaves_over(pattern.sub("", translation), pattern.sub("", self.text)):
             return None
         known = dict(zip(self.masks, self.originals, strict=True))
         return pattern.sub(lambda found: known[found[0]], translation)
+
+
+    def leaves_over(self, rest: str, source: str) -> bool:
+        """Whether parts of masks stand in a translation beside the masks themselves."""
+        brackets = BRACKETS.intersection("".join(self.masks))
+        if any(rest.count(one) > source.count(one) for one in brackets):
+            return True
+        squeezed = re.sub(rf"(?<=\d){SEPARATOR}(?=\d)", "", rest.upper())
+        return any(mask.isalnum() and mask in squeezed for mask in self.masks)
 
 
 def standing_alone(mask: str) -> str:

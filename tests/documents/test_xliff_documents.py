@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rewriting import identity, message, opened, rewritten, sources, texts
 from xliff_files import (
     MACHINE,
+    NAMESPACE_2,
     STATE_2,
     UNITS_1,
     UNITS_2,
@@ -21,6 +22,7 @@ from xliff_files import (
 from xml_readers import peak_memory
 
 from knnmt.documents.content import Tag, UnitResult, plain_text
+from knnmt.documents.xliff_units import MATCHES
 from knnmt.text.corpus import Corpus, Skipped
 
 # What is read and written
@@ -120,6 +122,29 @@ def test_confidence_and_matches_of_xliff_2(tmp_path: Path) -> None:
     )
     assert once.decode() == expected
     assert rewritten(opened(tmp_path, "b.xlf", once), with_everything) == once
+
+
+@pytest.mark.parametrize(
+    ("matches", "expected"),
+    [
+        (f'<mtc:matches xmlns:mtc="{MATCHES}"><mtc:match/></mtc:matches>', '<mtc:match/><mtc:match {0}><source>a &amp; b<'),
+        (f'<y:matches xmlns:y="{MATCHES}"/>', f'<y:matches xmlns:y="{MATCHES}"><y:match {{0}}><source>a &amp; b<'),
+        (f'<matches xmlns="{MATCHES}"><match/></matches>', f'<match/><match {{0}}><source xmlns="{NAMESPACE_2}">a &amp; b<'),
+    ],
+)
+def test_a_unit_has_one_list_of_matches(tmp_path: Path, matches: str, expected: str) -> None:
+    body = f'<unit id="u">{matches}<segment id="s"><source>a</source></segment></unit>'
+    once = rewritten(opened(tmp_path, "a.xlf", file_2(body)), with_everything)
+    assert expected.format('ref="#s" type="tm" similarity="81.5" origin="house"') in once.decode()
+    assert once.count(b"matches xmlns") == 1
+    assert rewritten(opened(tmp_path, "b.xlf", once), with_everything) == once
+
+
+def test_what_a_machine_wrote_is_not_approved(tmp_path: Path) -> None:
+    body = unit_1('<source>a</source><target state="final">b</target>', " approved='yes'")
+    after = rewritten(opened(tmp_path, "a.xlf", file_1(body), all_units=True)).decode()
+    assert f'<trans-unit id="1" approved="no"><source>a</source><target {MACHINE}>A</target>' in after
+    assert rewritten(opened(tmp_path, "a.xlf", file_1(body))).decode() == file_1(body)
 
 
 STATES = [

@@ -30,6 +30,10 @@ from knnmt.translate.translator import Translator
         ("${var} und {{name}}", ["${var}", "{{name}}"]),
         ('<x id="1"/> <g id="2">fett</g> <br> </p>', ['<x id="1"/>', '<g id="2">', "</g>", "<br>", "</p>"]),
         ("a < b > c, 1<2", []),
+        ("%n Datei(en), %Ln, %name", ["%n", "%Ln"]),
+        ("%<name>s und %-<size>5d", ["%<name>s", "%-<size>5d"]),
+        ("Klicken Sie <0>hier</0> <1/>, 2<3>1", ["<0>", "</0>", "<1/>", "<3>"]),
+        ("$HOME und $NAME$, US$ 5, 5$", ["$HOME", "$NAME$"]),
         ("Müller &amp; Sohn &#228; &#xE4; R&D; A&B", ["&amp;", "&#228;", "&#xE4;", "&D;"]),
     ],
 )

@@ -1,13 +1,16 @@
 """`pipeline("translation")`: the calls and shapes that transformers had until version 5."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tiny_models import tiny_folder, tiny_model
 
 import knnmt
 from knnmt import SettingsError, Store, Translator
-from knnmt.models.translation_model import TranslationModel
+from knnmt.models.translation_model import TranslationModel, load_model
+from knnmt.store.building import build_store
+from knnmt.text.corpus import Corpus
 from knnmt.translate.settings import TranslateSettings
 
 TEXTS = ["Guten Tag.", "Prüfen Sie den Akku.", ""]
@@ -68,6 +71,31 @@ def test_options_of_generate_hold_for_one_call(embedded: TranslationModel) -> No
     assert settings.to_dict() == before
 
 
+def test_options_of_generate_may_be_given_once_for_all_calls(embedded: TranslationModel) -> None:
+    given = {"model": embedded.network, "tokenizer": embedded.tokenizer}
+    once = knnmt.pipeline("translation", **given, max_length=4, num_beams=1, truncation=True, framework="pt")
+    each = knnmt.pipeline("translation", **given)
+    text = "Prüfen Sie den Akku und laden Sie ihn auf."
+    assert once(text) == each(text, max_length=4, num_beams=1)
+    assert once(text, max_length=9) == once(text, max_new_tokens=8) == each(text, max_length=9, num_beams=1)
+    assert once(text, num_beams=2) == each(text, max_length=4, num_beams=2)
+    two = knnmt.pipeline("translation", **given, num_return_sequences=2, num_beams=2, torch_dtype="auto")
+    assert two(text) == each(text, num_return_sequences=2, num_beams=2)
+    assert len(two(text, num_return_sequences=1)) == 1
+
+
+def test_languages_given_with_a_store(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("Guten Tag\tGood day\n", encoding="utf-8")
+    model = load_model(str(tiny_folder("m2m_100")), source_lang="de", target_lang="en")
+    build_store(tmp_path / "store", model, [Corpus(tmp_path / "a.tsv")])
+    same, back = (
+        knnmt.pipeline("translation", store=tmp_path / "store", src_lang=one, tgt_lang=other, weight=0.0, k=1, beam=1)
+        for one, other in (("de", "en"), ("en", "de"))
+    )
+    alone = knnmt.pipeline("translation", model=str(tiny_folder("m2m_100")), src_lang="en", tgt_lang="de", beam=1)
+    assert back("Good day") == alone("Good day") == same("Good day", src_lang="en", tgt_lang="de")
+
+
 def test_several_translations_of_each_text(embedded: TranslationModel) -> None:
     translate = knnmt.pipeline("translation", model=embedded.network, tokenizer=embedded.tokenizer, beam=4)
     expected = [generated(embedded, text, beams=4, several=3) for text in TEXTS[:2]]
@@ -103,6 +131,8 @@ def test_languages_of_the_task_and_of_a_call() -> None:
         (lambda: knnmt.pipeline("translation"), "model or store is missing"),
         (lambda: knnmt.pipeline("translation", model=tiny_model("marian").network), "needs its tokenizer"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")), batch_size=0), "batch_size 0"),
+        (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")), odd=3), "odd= is not known"),
+        (lambda: knnmt.pipeline("translation", model="x", torch_dtype="float16"), "torch_dtype=float16: not known"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))("a", odd=3), "odd= is not known"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))(["a", 3]), "must be str, not int"),
         (lambda: knnmt.pipeline("translation", model=str(tiny_folder("marian")))(3), "must be str, not int"),

@@ -23,6 +23,8 @@ def lost(source: str, translation: str) -> list[str]:
         ("[X10X] and ${x}", ["[X10X]", "${x}"]),
         ("{n, plural, one {# file} other {{x} files}}!", ["{n, plural, one {# file} other {{x} files}}"]),
         ("&amp; <b>", ["&amp;", "<b>"]),
+        ("© 2024 Acme™ ✓ done → next 5 °C № 3", ["©", "2024", "™", "✓", "→", "5", "3"]),
+        ("Hi 👋🏽, ❤️ and 👩‍💻 🇩🇪!", ["👋🏽", "❤️", "👩‍💻", "🇩🇪"]),
     ],
 )
 def test_things(text: str, expected: list[str]) -> None:
@@ -44,6 +46,7 @@ def test_things(text: str, expected: list[str]) -> None:
         ("12", "121", ["12"]),
         ("%s %s", "%s", ["%s"]),
         ("at {0}", "bei { 0 }", ["{0}"]),
+        ("© and ©", "© und", ["©"]),
     ],
 )
 def test_what_is_lost(source: str, translation: str, expected: list[str]) -> None:
@@ -53,6 +56,7 @@ def test_what_is_lost(source: str, translation: str, expected: list[str]) -> Non
 def test_what_is_too_much() -> None:
     assert [thing.text for thing in balance("%s", "%s %s {0} 12").extra] == ["%s", "{0}"]
     assert balance("a", "a").holds
+    assert balance("a -> b", "a → b ©").holds  # a symbol more is how the other language writes it
 
 
 @pytest.mark.parametrize(
@@ -92,3 +96,11 @@ def test_nothing_of_a_mask_may_be_left_over(translation: str, expected: str | No
 
 def test_brackets_of_the_source_may_stay() -> None:
     assert masked("kostet [viel] 5", MASKS[0]).revealed("costs [much] [0]") == "costs [much] 5"
+
+
+@pytest.mark.parametrize(
+    ("mask", "translation"),
+    [(1, "7101_x = 7101"), (1, "17101 and 7101"), (1, "7,101 and 7101"), (3, "X0Xs at X0X"), (3, "x0x at X0X")],
+)
+def test_a_mask_that_runs_into_a_word_is_left_over(mask: int, translation: str) -> None:
+    assert masked("at %d", MASKS[mask]).revealed(translation) is None
