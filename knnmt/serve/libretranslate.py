@@ -13,6 +13,7 @@ from knnmt.service.failures import BadRequest
 from knnmt.service.jobs import ENDINGS
 from knnmt.service.languages import detect, name_of
 from knnmt.service.service import AUTO
+from knnmt.text.languages import base_language
 
 router = APIRouter(tags=["LibreTranslate"])
 FORMATS = ("text", "html")
@@ -58,8 +59,8 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
 @router.get("/languages")
 @router.post("/languages")
 async def languages(request: Request) -> list[dict[str, Any]]:
-    """The languages that this server has, each with those that it translates into."""
-    caller = await caller_of(request, counted=False)
+    """The languages that this server has, each with those that it translates into. Weblate asks without its key."""
+    caller = await caller_of(request, counted=False, anyone=True)
     return caller.service.languages(caller.access)
 
 
@@ -75,7 +76,8 @@ async def translate(request: Request) -> dict[str, Any]:
 
 def echoed(caller: Caller, texts: list[str]) -> dict[str, list[Any]] | None:
     """The texts themselves, for a pair of languages that the server was told to answer so."""
-    pair = f"{text_of(caller.fields, 'source', AUTO)}-{text_of(caller.fields, 'target')}"
+    asked = [text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")]
+    pair = "-".join(base_language(code) for code in asked)
     return {"translatedText": texts} if pair in caller.server.settings.echo else None
 
 
