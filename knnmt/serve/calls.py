@@ -117,9 +117,7 @@ class Caller:
         return answers
 
 
-async def caller_of(
-    request: Request, *, role: str = "translate", counted: bool = True, anyone: bool = False
-) -> Caller:
+async def caller_of(request: Request, *, role: str = "translate", counted: bool = True, anyone: bool = False) -> Caller:
     """Read the request and let its sender in, or not. `anyone` needs no key, but a wrong one is told."""
     server: Server = request.app.state.server
     fields = await fields_of(request)
