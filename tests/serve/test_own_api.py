@@ -77,8 +77,8 @@ def test_the_last_of_two_memories_that_are_taught_holds(
         for number, name in enumerate(("house", "other", "house", "other")):
             learned(client, TEXT, f"Number {number}.", store=name)
             assert translated(client)["text"] == f"Number {number}."
-            two = f"{TEXT} Hallo."  # sentences of a longer text are looked up too
-            assert str(translated(client, two)["text"]).startswith(f"Number {number}.")
+            block = translated(client, f"<p>{TEXT}</p>", format="html")  # looked up as units of documents are
+            assert block["text"] == f"<p>Number {number}.</p>"
 
 
 def test_corrections_of_corrections_are_undone_in_turn(own: TestClient) -> None:
