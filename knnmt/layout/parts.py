@@ -145,8 +145,8 @@ def row_of(segment: Segment) -> dict[str, Any]:
     return asdict(segment) | {"metadata": list(segment.metadata.items())}
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def now(precision: str = "seconds") -> str:
+    return datetime.now(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def next_part(path: Path) -> int:

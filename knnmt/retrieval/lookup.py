@@ -59,7 +59,7 @@ class Lookup:
         newest.
         """
         found = [pair for memory in self.memories for pair in memory.with_source(one_line(text))]
-        return max(found, key=lambda pair: (has_context(pair, context), pair.created, pair.segment), default=None)
+        return max(found, key=lambda pair: (has_context(pair, context), pair.moment, pair.segment), default=None)
 
     def near(self, text: str, *, least: float = LEAST, most: int = 5, side: Side = "source") -> list[Hit]:
         """The pairs whose source is most like a text, best first."""
@@ -182,7 +182,7 @@ def has_context(pair: StoredSegment, context: str | None) -> bool:
 
 def best_first(hits: Sequence[Hit], most: int) -> list[Hit]:
     """The highest percentages first; of equals, the newest."""
-    newest = sorted(hits, key=lambda hit: (hit.segment.created, hit.segment.segment), reverse=True)
+    newest = sorted(hits, key=lambda hit: (hit.segment.moment, hit.segment.segment), reverse=True)
     return sorted(newest, key=lambda hit: -hit.percent)[:most]
 
 

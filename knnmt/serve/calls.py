@@ -21,6 +21,7 @@ from knnmt.service.service import Service
 
 Result = TypeVar("Result")
 
+STRANGER = Access(name="anyone without a key")
 BOUNDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 60.0)  # seconds
 
 log = logging.getLogger(__name__)
@@ -116,11 +117,12 @@ class Caller:
         return answers
 
 
-async def caller_of(request: Request, *, role: str = "translate", counted: bool = True) -> Caller:
-    """Read the request and let its sender in, or not."""
+async def caller_of(request: Request, *, role: str = "translate", counted: bool = True, anyone: bool = False) -> Caller:
+    """Read the request and let its sender in, or not. `anyone` needs no key, but a wrong one is told."""
     server: Server = request.app.state.server
     fields = await fields_of(request)
-    access = server.gate.admit(key_in(request, fields), counted=counted, elsewhere=elsewhere(request))
+    key = key_in(request, fields)
+    access = STRANGER if anyone and not key else server.gate.admit(key, counted=counted, elsewhere=elsewhere(request))
     access.need(role)
     return Caller(request, fields, access, await server.service())
 

@@ -3,6 +3,7 @@
 Whatever is not asked for is ignored, and null counts as absent.
 """
 
+import base64
 import json
 import math
 from collections.abc import Mapping
@@ -93,7 +94,17 @@ def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
         return value.strip()
     if header := request.headers.get("x-api-key"):
         return header
-    return next((fields[name] for name in KEY_NAMES if isinstance(fields.get(name), str) and fields[name]), None)
+    sent = (fields[name] for name in KEY_NAMES if isinstance(fields.get(name), str) and fields[name])
+    return next(sent, None) or (key_in_address(value) if scheme.lower() == "basic" else None)
+
+
+def key_in_address(encoded: str) -> str | None:
+    """The key of `http://KEY@host/`, for clients that have no other place for one, such as Weblate's for tmserver."""
+    try:
+        user, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except ValueError:
+        return None
+    return password or user or None
 
 
 def text_of(fields: Fields, name: str, default: str | None = None) -> str:

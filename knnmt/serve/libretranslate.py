@@ -1,8 +1,9 @@
 """LibreTranslate's API, so that its clients connect unchanged."""
 
-from typing import Any
+from typing import Any, NotRequired, cast
 
 from fastapi import APIRouter, Request
+from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from knnmt.serve.calls import Caller, caller_of
 from knnmt.serve.fields import number_of, text_of, texts_of
@@ -13,6 +14,7 @@ from knnmt.service.failures import BadRequest
 from knnmt.service.jobs import ENDINGS
 from knnmt.service.languages import detect, name_of
 from knnmt.service.service import AUTO
+from knnmt.text.languages import base_language
 
 router = APIRouter(tags=["LibreTranslate"])
 FORMATS = ("text", "html")
@@ -27,6 +29,25 @@ TRANSLATE = sent(
 )
 SUGGEST = sent(("q", "s", "target"), q=text(), s=text("Its better translation."), source=text(LANGUAGE), target=text())
 DETECT = sent(("q",), q=text())
+
+
+class Language(TypedDict):
+    code: str
+    name: str
+    targets: list[str]
+
+
+class Likely(TypedDict):
+    language: str
+    confidence: float  # percent
+
+
+class Translated(TypedDict):
+    """Each field is a list where several texts were sent."""
+
+    translatedText: str | list[str]
+    alternatives: NotRequired[list[str] | list[list[str]]]
+    detectedLanguage: NotRequired[Likely | list[Likely]]
 
 
 @router.get("/health")
@@ -57,25 +78,27 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
 
 @router.get("/languages")
 @router.post("/languages")
-async def languages(request: Request) -> list[dict[str, Any]]:
-    """The languages that this server has, each with those that it translates into."""
-    caller = await caller_of(request, counted=False)
-    return caller.service.languages(caller.access)
+async def languages(request: Request) -> list[Language]:
+    """The languages that this server has, each with those that it translates into. Weblate asks without its key."""
+    caller = await caller_of(request, counted=False, anyone=True)
+    return [cast(Language, one) for one in caller.service.languages(caller.access)]
 
 
 @router.post("/translate", openapi_extra=TRANSLATE)
-async def translate(request: Request) -> dict[str, Any]:
+async def translate(request: Request) -> Translated:
     """One text or several; a list is answered by a list of the same length and order."""
     caller = await caller_of(request)
     texts, listed = texts_of(caller.fields, "q")
     caller.service.check_size(texts)
     answered = echoed(caller, texts) or await translated(caller, texts)
-    return answered if listed else {name: value[0] for name, value in answered.items()}
+    one = answered if listed else {name: value[0] for name, value in answered.items()}
+    return cast(Translated, one)
 
 
 def echoed(caller: Caller, texts: list[str]) -> dict[str, list[Any]] | None:
     """The texts themselves, for a pair of languages that the server was told to answer so."""
-    pair = f"{text_of(caller.fields, 'source', AUTO)}-{text_of(caller.fields, 'target')}"
+    asked = [text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")]
+    pair = "-".join(base_language(code) for code in asked)
     return {"translatedText": texts} if pair in caller.server.settings.echo else None
 
 
@@ -112,10 +135,10 @@ async def suggest(request: Request) -> dict[str, bool]:
 
 
 @router.post("/detect", openapi_extra=DETECT)
-async def detect_language(request: Request) -> list[dict[str, Any]]:
+async def detect_language(request: Request) -> list[Likely]:
     """The languages that a text may be in, the likeliest first."""
     caller = await caller_of(request)
     given = text_of(caller.fields, "q")
     caller.service.check_size([given])
     likely = [(code, share) for code, share in detect(given)[:5] if share >= 0.01 and given.strip()]
-    return [{"language": code, "confidence": round(100 * share, 1)} for code, share in likely]
+    return [Likely(language=code, confidence=round(100 * share, 1)) for code, share in likely]

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.convertors import Convertor, register_url_convertor
 
 from knnmt.serve.calls import Caller, caller_of
 from knnmt.serve.fields import text_of, texts_of
@@ -74,7 +75,22 @@ async def tm_languages(request: Request) -> dict[str, list[str]]:
     }
 
 
-@tmserver.get("/{source}/{target}/unit/{text:path}")
+class AnyText(Convertor[str]):
+    """The rest of a path, whatever is in it: Starlette's `path` ends at a line end."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any", AnyText())
+
+
+@tmserver.get("/{source}/{target}/unit/{text:any}")
 async def tm_unit(request: Request, source: str, target: str, text: str) -> list[dict[str, Any]]:
     """What the memories have that is like a text, best first."""
     caller = await caller_of(request)

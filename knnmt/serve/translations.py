@@ -106,6 +106,7 @@ class Translations(BaseModel):
     source: str
     target: str
     model: str
+    detected: float | None = Field(None, description="How likely the source is, 0 to 1, where it was to be found out.")
 
 
 class Learned(BaseModel):
@@ -130,6 +131,7 @@ async def translations(request: Request, asked: AskedTranslations) -> Translatio
         source=pair.engine.source,
         target=pair.engine.target,
         model=pair.engine.model.name,
+        detected=pair.detected[1] if pair.detected else None,
     )
 
 

@@ -232,7 +232,7 @@ class Correction:
 
     def segment(self, identity: str, replaced: list[dict[str, Any]]) -> Segment:
         fields = completed(self.filters, self.metadata)
-        corpus, created = fields.pop("corpus", CORPUS), now()
+        corpus, created = fields.pop("corpus", CORPUS), now("microseconds")  # two in a second have an order
         fields.pop("created", None)
         fields |= {CORRECTION: identity} | ({REPLACED: json.dumps(replaced, ensure_ascii=False)} if replaced else {})
         return Segment(one_line(self.source), one_line(self.target), corpus, 1, created, fields)

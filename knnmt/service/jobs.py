@@ -135,7 +135,7 @@ class Jobs:
             scope=scope,
             source=source,
             target=target,
-            created=now(),
+            created=now("microseconds"),
         )
         self._save(job)
         return job

@@ -1,11 +1,11 @@
 """Languages as clients write them: their codes, their names, and which one a text is in."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from knnmt.text.languages import base_language, normal_code, same_language
+from knnmt.text.languages import NLLB_NAMES, base_language, normal_code, same_language
 
 NAMES = {
     "af": "Afrikaans", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali",
@@ -22,6 +22,7 @@ NAMES = {
     "sw": "Swahili", "ta": "Tamil", "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian",
     "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "xh": "Xhosa", "zh": "Chinese", "zu": "Zulu",
 }  # fmt: skip
+UNKNOWN = "und"
 DETECTED_FROM = 2_000  # characters of a text that detection looks at
 
 _DETECTING = threading.Lock()
@@ -29,20 +30,26 @@ _DETECTING = threading.Lock()
 
 def short_code(code: str | None) -> str:
     """What a client is shown: `de` for a model's `de_DE` or `deu_Latn`; `und` where a model does not say."""
-    return base_language(code) or "und"
+    return base_language(code) or UNKNOWN
 
 
 def name_of(code: str) -> str:
     return NAMES.get(base_language(code), code)
 
 
-def best_match(wanted: str, known: Iterable[str]) -> str | None:
-    """The known code that a client means: its own, else one of another region, else of the language at all."""
-    codes = list(known)
-    matching = [code for code in codes if normal_code(code) == normal_code(wanted)]
-    matching += [code for code in codes if same_language(code, wanted)]
-    matching += [code for code in codes if base_language(code) == base_language(wanted)]
-    return matching[0] if matching else None
+def distance(wanted: str, code: str) -> int | None:
+    """From a code as a client writes it to a model's: 0 the same, 1 one with a region, 2 another region; None: another
+    language. `zh-TW` is `zho_Hant`.
+    """
+    if normal_code(wanted) == normal_code(code) or with_script(wanted) == with_script(code):
+        return 0
+    if same_language(code, wanted):
+        return 1
+    return 2 if base_language(code) == base_language(wanted) else None
+
+
+def with_script(code: str) -> str:
+    return normal_code(NLLB_NAMES.get(code.replace("-", "_").lower(), code))
 
 
 @cache
@@ -53,12 +60,13 @@ def identifier() -> Any:
 
 
 def detect(text: str, among: Sequence[str] | None = None) -> list[tuple[str, float]]:
-    """Languages that the text may be in, likeliest first, each with its probability; `among` leaves no others."""
+    """Languages that the text may be in, likeliest first, each with its probability; `among` leaves no others.
+
+    The probability is that among all languages: an English text sent to a German model is hardly German.
+    """
     with _DETECTING:  # the identifier keeps what it is restricted to
         ranked = [(str(code), float(share)) for code, share in identifier().rank(text[:DETECTED_FROM])]
     if among is not None:
         wanted = {base_language(code) for code in among}
         ranked = [(code, share) for code, share in ranked if code in wanted]
-        total = sum(share for _, share in ranked)
-        ranked = [(code, share / total if total else 0.0) for code, share in ranked]
     return ranked

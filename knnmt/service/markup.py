@@ -1,7 +1,7 @@
 """Texts with markup as clients send them: into text and tags, and back.
 
-In HTML, entities are characters and blocks are translated apart. In plain text only what looks like a tag, or like the
-marks that Weblate puts for its placeholders (`[X10X]`), is one; everything else is text, entities too.
+In HTML, entities are characters and blocks are translated apart. In plain text only what looks like a tag is one;
+everything else is text, entities too. Weblate's marks for placeholders (`[X10X]`) are placeholders like any others.
 """
 
 import html
@@ -16,7 +16,6 @@ TOKEN = re.compile(
       <!--.*?-->
     | <(?P<raw>script|style|code|pre)\b[^<>]*>.*?</(?P=raw)\s*>    # its inside is no text
     | <!?/?[A-Za-z][^<>]*>
-    | \[X\d+X\]
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )

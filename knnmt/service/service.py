@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from knnmt.service.access import Access
 from knnmt.service.answers import Answer, Task, answered, split, together
 from knnmt.service.corrections import Correction, Writer, delete, undo
 from knnmt.service.failures import BadRequest, NotFound, TooLate
-from knnmt.service.languages import best_match, detect, identifier, name_of
+from knnmt.service.languages import detect, distance, identifier, name_of
 from knnmt.service.limits import Limits
 from knnmt.service.scheduling import Scheduler, Work
 from knnmt.service.scopes import Scope, both
@@ -86,26 +86,20 @@ class Service:
     ) -> LanguagePair:
         """The engine for two languages as a client writes them; of several, one with a store that is asked for."""
         engines = self.engines(access, stores)
-        found = best_match(target, [engine.target for engine in engines])
-        if found is None:
+        fitting = nearest_first(engines, target, lambda engine: engine.target_code)
+        if not fitting:
             raise BadRequest(f"{target} is not supported")
-        fitting = [engine for engine in engines if engine.target == found]
         if source.lower() == AUTO:
-            code, share = detect(text, [engine.source for engine in fitting])[0] if text.strip() else ("", 0.0)
+            likely = detect(text, [engine.source for engine in fitting]) if text.strip() else []
+            code, share = likely[0] if likely else ("", 0.0)
             best = next((engine for engine in fitting if engine.source == code), fitting[0])
             return LanguagePair(best, (best.source, share))
-        known = best_match(source, [engine.source for engine in fitting])
-        if known is None:
-            raise BadRequest(
-                f"{source} is not supported"
-                if not self.knows(engines, source)
-                else f"{name_of(source)} ({source}) to {name_of(target)} ({target}) is not supported"
-            )
-        return LanguagePair(next(engine for engine in fitting if engine.source == known))
-
-    @staticmethod
-    def knows(engines: Iterable[Engine], source: str) -> bool:
-        return best_match(source, [engine.source for engine in engines]) is not None
+        known = nearest_first(fitting, source, lambda engine: engine.source_code)
+        if not known:
+            unknown = not nearest_first(engines, source, lambda engine: engine.source_code)
+            pair = f"{name_of(source)} ({source}) to {name_of(target)} ({target})"
+            raise BadRequest(f"{source if unknown else pair} is not supported")
+        return LanguagePair(known[0])
 
     # Scopes
 
@@ -230,3 +224,10 @@ class Service:
     async def changed(self, done: "Future[Result]") -> Result:
         """A change is not taken back when its caller hangs up: it may be on disk already."""
         return await asyncio.shield(asyncio.wrap_future(done))
+
+
+def nearest_first(engines: Sequence[Engine], wanted: str, code: Callable[[Engine], str]) -> list[Engine]:
+    """Those of a language, first those of its very region or script."""
+    found = [(distance(wanted, code(engine)), engine) for engine in engines]
+    fitting = [(far, engine) for far, engine in found if far is not None]
+    return [engine for _, engine in sorted(fitting, key=lambda one: one[0])]

@@ -15,7 +15,7 @@ from knnmt.layout.manifest import MANIFEST
 from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.retrieval.local_retriever import LocalRetriever, SearchedBy
 from knnmt.retrieval.memories import Memory, open_memory
-from knnmt.service.languages import short_code
+from knnmt.service.languages import UNKNOWN, short_code
 from knnmt.service.scopes import Scope
 from knnmt.service.turns import Turns
 from knnmt.service.views import View, open_view
@@ -53,6 +53,15 @@ class Engine:
     model: TranslationModel
     stores: dict[str, Shelved] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
+
+    @property
+    def source_code(self) -> str:
+        """As the model writes it: `zho_Hant`."""
+        return self.model.source_lang or UNKNOWN
+
+    @property
+    def target_code(self) -> str:
+        return self.model.target_lang or UNKNOWN
 
     @property
     def source(self) -> str:

@@ -50,7 +50,7 @@ class Shown:
         numbers = [number for number in self.store.suspects(hash_of(wanted)) if number in self.visible]
         pairs = self.store.segments_at(np.array(numbers, np.int64))
         found = [pair for pair in pairs if pair.source == wanted]
-        return sorted(found, key=lambda pair: (pair.created, pair.segment), reverse=True)
+        return sorted(found, key=lambda pair: (pair.moment, pair.segment), reverse=True)
 
     def search(self, text: str, *, sides: Sequence[str] = SIDES, limit: int, after: int = 0) -> list[StoredSegment]:
         """Visible pairs that have the text in one of the sides, whatever its case; the newest first."""
@@ -94,7 +94,7 @@ class View:
     def exact(self, source: str) -> tuple[str, StoredSegment] | None:
         """The newest visible pair of that very source, and its store's name."""
         found = [(shown.name, pair) for shown in self.shown for pair in shown.with_source(source)[:1]]
-        return max(found, key=lambda one: one[1].created, default=None)
+        return max(found, key=lambda one: one[1].moment, default=None)
 
     @cached_property
     def units(self) -> dict[bool, UnitTranslator]:

@@ -46,6 +46,11 @@ class StoredSegment:
     created: str
     metadata: dict[str, str]
 
+    @property
+    def moment(self) -> str:
+        """`created`, to sort by: 12:00:00Z is before 12:00:00.5Z."""
+        return self.created.removesuffix("Z")
+
 
 @dataclass(frozen=True)
 class Store:

@@ -5,6 +5,7 @@ whose links lie inside it; what stands inside the pair is then placed inside tha
 construction. A tag that stands alone goes between the words that are linked to what stood before and after it.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
@@ -245,8 +246,32 @@ def sides_of(flat: Flat) -> dict[int, Sides]:
             if isinstance(piece, Tag):
                 before = white(gap[:number]) != "" or (at == 0 and piece.kind != "close")
                 after = white(gap[number + 1 :]) != "" or (at == len(flat.words) and piece.kind != "open")
+                if piece.kind == "empty":
+                    before, after = before or begins_after(flat, at), after or ends_before(flat, at)
                 sides[id(piece)] = clinging(piece, before, after)
+        sides |= sides_of_hollow(flat, at)
     return sides
+
+
+def sides_of_hollow(flat: Flat, at: int) -> dict[int, Sides]:
+    """Of a gap with nothing but a pair with nothing in it, which stands as a single tag does: `<x></x>`."""
+    first, *between, last = flat.gaps[at] if len(flat.gaps[at]) > 1 else ("", "")
+    tags = gap_tags(flat.gaps[at])
+    if len(tags) != 2 or (tags[0].kind, tags[1].kind) != ("open", "close") or white(tuple(between)):
+        return {}
+    before = first is not tags[0] or at == 0 or begins_after(flat, at)
+    after = last is not tags[1] or at == len(flat.words) or ends_before(flat, at)
+    return {id(tags[0]): Sides(left=not before, right=True), id(tags[1]): Sides(left=True, right=not after)}
+
+
+def begins_after(flat: Flat, at: int) -> bool:
+    """Whether a gap is behind an opening mark: what begins there is not part of a word before it."""
+    return at > 0 and unicodedata.category(flat.words[at - 1][-1]) in ("Ps", "Pi")
+
+
+def ends_before(flat: Flat, at: int) -> bool:
+    """Whether a gap is before a closing mark, such as a comma."""
+    return at < len(flat.words) and unicodedata.category(flat.words[at][0]) in ("Pe", "Pf", "Po")
 
 
 def clinging(tag: Tag, before: bool, after: bool) -> Sides:
@@ -285,7 +310,11 @@ def slots_at(target: Flat, at: int, sides: Sequence[Sides]) -> list[bool]:
     if at in (0, len(target.words)):  # white space at the ends of a unit is outside of what has moved there
         return [at == 0, *[False] * (len(sides) - 1), at != 0] if white(target.gaps[at]) else [False] * (len(sides) + 1)
     spaced = bool(white(target.gaps[at]))
-    return slots_for(sides, spaced) if spaced or takes_space(target, at) else [False] * (len(sides) + 1)
+    slots = slots_for(sides, spaced)
+    if not spaced:
+        before, after = takes_space(target, at)
+        slots = [slots[0] and before, *(slot and before and after for slot in slots[1:-1]), slots[-1] and after]
+    return slots
 
 
 def stands_alike(source: Flat, original: Gap, target: Flat, at: int) -> bool:
@@ -295,6 +324,10 @@ def stands_alike(source: Flat, original: Gap, target: Flat, at: int) -> bool:
         return False
     if at in (0, len(target.words)) or source.is_glued(there):
         return True
+    if isinstance(original[-1], Tag) and ends_before(source, there) and not ends_before(target, at):  # `<x/>, word`
+        return False
+    if isinstance(original[0], Tag) and begins_after(source, there) and not begins_after(target, at):  # `(<x/> word`
+        return False
     if white(original) and is_mark(source.words[there]) and is_mark(target.words[at]):  # `word <x/>.`
         return True
     return bool(white(original)) == bool(white(target.gaps[at]))
@@ -317,6 +350,10 @@ def slots_for(sides: Sequence[Sides], spaced: bool) -> list[bool]:
     return free
 
 
-def takes_space(target: Flat, at: int) -> bool:
-    """Whether a space may stand in a gap that has none: not in scripts without spaces, not before punctuation."""
-    return CLASSES[ord(target.words[at - 1][-1])] == CLASSES[ord(target.words[at][0])] == "w"
+def takes_space(target: Flat, at: int) -> tuple[bool, bool]:
+    """Whether a space may stand at the beginning and at the end of a gap that has none: beside words alone, and not in
+    scripts without spaces or at an apostrophe.
+    """
+    left, right = (CLASSES[ord(sign)] for sign in (target.words[at - 1][-1], target.words[at][0]))
+    allowed = {left, right} <= {"w", "p"}
+    return allowed and left == "w", allowed and right == "w"

@@ -104,6 +104,22 @@ def test_roles(embedded: TranslationModel, store: Store, tmp_path: Path) -> None
             assert client.post("/translate", **sent).status_code == 200  # type: ignore[arg-type]
 
 
+def test_weblate_connects_with_a_key(embedded: TranslationModel, store: Store, tmp_path: Path) -> None:
+    """It asks for the languages without its key, and has no place for a key of tmserver but the address."""
+    file = tmp_path / "keys.json"
+    key = add_api_key(file, Access(name="weblate"))
+    with serving(embedded, [("house", store.path)], ServerSettings(api_keys=file)) as client:
+        assert [one["code"] for one in client.get("/languages").json()] == ["de", "en"]
+        assert client.get("/languages", params={"api_key": "wrong"}).status_code == 403
+        place = "/tmserver/languages/"
+        assert client.get(place).status_code == 400
+        for auth in ((key, ""), ("any", key)):
+            assert client.get(place, auth=auth).json()["sourceLanguages"] == ["de"]
+        assert client.get(place, auth=("any", "wrong")).status_code == 403
+        assert client.get(place, headers={"authorization": "Basic ?"}).status_code == 400
+        assert client.post("/translate", json=SENT | {"api_key": key}, auth=("proxy", "own")).status_code == 200
+
+
 def test_a_rate_is_answered_with_when(embedded: TranslationModel, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = add_api_key(file, Access(name="slow", rate=2))

@@ -67,6 +67,17 @@ def test_auto_says_what_it_found(client: TestClient) -> None:
     assert [one["language"] for one in listed["detectedLanguage"]] == ["de", "de"]
 
 
+def test_auto_says_how_likely_it_is(client: TestClient) -> None:
+    german, english = TEXT, "This is not what the model reads, and nobody should be told so."
+    found = [
+        client.post("/translate", json={"q": text, "source": "auto", "target": "en"}).json()["detectedLanguage"]
+        for text in (german, english)
+    ]
+    assert [one["language"] for one in found] == ["de", "de"]
+    assert found[0]["confidence"] > 90
+    assert found[1]["confidence"] < 10
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "message"),
     [
@@ -149,6 +160,8 @@ def test_a_pair_may_be_echoed(embedded: TranslationModel) -> None:
         answer = client.post("/translate", json={"q": ["test"], "source": "en", "target": "de"})
         assert answer.json() == {"translatedText": ["test"]}
         assert client.post("/translate", json={"q": "test", "source": "en", "target": "fr"}).status_code == 400
+        regions = client.post("/translate", json={"q": "test", "source": "en-US", "target": "de_DE"})
+        assert regions.json() == {"translatedText": "test"}
 
 
 def test_a_full_queue_lets_nobody_down(embedded: TranslationModel) -> None:

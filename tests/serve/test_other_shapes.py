@@ -48,6 +48,18 @@ def test_tmserver(client: TestClient, store: Store) -> None:
     found = client.get(f"/tmserver/de/en/unit/{pair.source}").json()
     assert found[0] == {"source": pair.source, "target": pair.target, "quality": 100, "rank": 100}
     assert client.get("/tmserver/de/en/unit/qqq").json() == []
+    for odd in ("%0A", "%2F", "%3F%23"):
+        assert client.get(f"/tmserver/de/en/unit/{pair.source}{odd}").json()[0]["target"] == pair.target
+
+
+@pytest.mark.parametrize(
+    "text", ["Prüfen Sie [X3X].", "Drücken Sie [X3X], um die Lampe zu prüfen.", "Prüfen Sie [X3X], [X9X] und [X12X]."]
+)
+@pytest.mark.parametrize("form", ["text", "html"])
+def test_weblate_s_marks_stand_as_words_do(client: TestClient, text: str, form: str) -> None:
+    found = plain(client, text, format=form)
+    assert re.findall(r"\[X\d+X\]", found) == re.findall(r"\[X\d+X\]", text)
+    assert not re.search(r"\w\[|\]\w", found), found
 
 
 @pytest.mark.parametrize("mark", ["[X10X]", '<x id="10"></x>', "%(name)s", "{0}"])

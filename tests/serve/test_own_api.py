@@ -69,6 +69,18 @@ def test_a_correction_holds_at_once_and_is_undone(own: TestClient) -> None:
     assert own.delete(f"/v1/corrections/{identity}").status_code == 404
 
 
+def test_the_last_of_two_memories_that_are_taught_holds(
+    embedded: TranslationModel, store: Store, other_store: Store, tmp_path: Path
+) -> None:
+    stores = [(name, copied(one, tmp_path / name)) for name, one in (("house", store), ("other", other_store))]
+    with serving(embedded, stores) as client:
+        for number, name in enumerate(("house", "other", "house", "other")):
+            learned(client, TEXT, f"Number {number}.", store=name)
+            assert translated(client)["text"] == f"Number {number}."
+            block = translated(client, f"<p>{TEXT}</p>", format="html")  # looked up as units of documents are
+            assert block["text"] == f"<p>Number {number}.</p>"
+
+
 def test_corrections_of_corrections_are_undone_in_turn(own: TestClient) -> None:
     before = translated(own)["text"]
     made = [learned(own, TEXT, f"Number {number}.") for number in range(4)]

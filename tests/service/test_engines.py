@@ -1,6 +1,7 @@
 """Several models of one pair of languages: which one a request means."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from knnmt import Store
 from knnmt.models.translation_model import TranslationModel
 from knnmt.service.access import Access
 from knnmt.service.failures import NotFound
-from knnmt.service.languages import identifier
+from knnmt.service.languages import distance, identifier
 from knnmt.service.service import Service
 from knnmt.service.shelf import Engine, Shelf, Shelved, stamp_of
 
@@ -42,6 +43,33 @@ def test_the_stores_of_a_request_choose_the_model(
     pair = service.pair(ADMIN, "de", "en", stores=stores)
     assert pair.engine.name == engine
     assert service.scope(ADMIN, pair.engine, stores=stores).stores == chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "far"),
+    [
+        ("de", "de", 0), ("DE", "deu_Latn", 1), ("deu", "de", 0), ("de_DE", "de", 1), ("de-AT", "de_DE", 2),
+        ("zh-Hans", "zh", 0), ("zh-TW", "zho_Hant", 0), ("zh", "zho_Hans", 0), ("zh", "zho_Hant", 1),
+        ("zh-CN", "zh_CN", 0), ("pt-BR", "pt", 1), ("pt_BR", "pt-PT", 2), ("pt", "de", None), ("und", "und", 0),
+    ],
+)  # fmt: skip
+def test_codes_of_clients_fall_back_to_what_a_model_has(wanted: str, code: str, far: int | None) -> None:
+    assert distance(wanted, code) == far
+
+
+def test_the_nearest_of_several_regions_is_taken(service: Service, embedded: TranslationModel) -> None:
+    models = {code: replace(embedded, target_lang=code) for code in ("zho_Hans", "zho_Hant", "pt_PT")}
+    shelf = Shelf([Engine(code, model) for code, model in models.items()])
+    made = Service(shelf)
+    chosen = {code: made.pair(ADMIN, "de-CH", code).engine.name for code in ("zh", "zh-TW", "zh_Hant", "pt-BR", "PT")}
+    made.stop()
+    assert chosen == {"zh": "zho_Hans", "zh-TW": "zho_Hant", "zh_Hant": "zho_Hant", "pt-BR": "pt_PT", "PT": "pt_PT"}
+
+
+def test_a_model_without_languages_can_be_asked(embedded: TranslationModel) -> None:
+    made = Service(Shelf([Engine("plain", replace(embedded, source_lang=None, target_lang=None))]))
+    assert made.pair(ADMIN, "auto", "und", "Das ist ein Haus.").engine.name == "plain"
+    made.stop()
 
 
 def test_a_store_that_a_key_does_not_see_is_not_there(service: Service) -> None:

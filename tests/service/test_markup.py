@@ -14,7 +14,7 @@ from knnmt.service.markup import contents, spoken, written
         ("plain", [("plain",)]),
         ("a < b and c > d", [("a < b and c > d",)]),
         ("R&amp;D", [("R&amp;D",)]),
-        ("see [X10X] now", [("see ", Tag("[X10X]"), " now")]),
+        ("see [X10X] now", [("see [X10X] now",)]),
         (
             '<a id="a1">x</a>',
             [(Tag('<a id="a1">', "open", 1), "x", Tag("</a>", "close", 1))],

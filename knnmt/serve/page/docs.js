@@ -29,13 +29,18 @@ function fields(schema) {
   return Object.entries(whole?.properties ?? {}).map(([name, one]) => [name, kind(one) + (needed.includes(name) ? ", needed" : ""), one.description ?? resolved(one)?.description]);
 }
 
+function answered(one, schema) {
+  return schema ? kind(schema) : Object.keys(one.responses["200"]?.content ?? {}).join(", ") || "a file";
+}
+
 function operation(path, method, one) {
   const body = Object.values(one.requestBody?.content ?? {})[0]?.schema;
   const answer = one.responses["200"]?.content?.["application/json"]?.schema;
+  const kinds = Object.keys(one.requestBody?.content ?? {}).map((name) => name.split("/").pop());
   const parameters = (one.parameters ?? []).map((given) => [given.name, kind(given.schema), given.description]);
   return make("details", {},
     make("summary", {}, make("span", { className: "method" }, method.toUpperCase()), make("code", {}, path), " ", ...told(one.description?.split("\n")[0] ?? one.summary)),
-    ...[["Parameters", parameters], ["Body", fields(body)], ["Answer", fields(answer)]].flatMap(([title, rows]) => (rows.length ? [make("h3", {}, title), table(rows, title)] : [])));
+    ...[["Parameters", parameters], [`Body: ${kinds.join(", ")}`, fields(body)], [`Answer: ${answered(one, answer)}`, fields(answer?.items ?? answer)]].flatMap(([title, rows]) => (rows.length || title.startsWith("Answer") ? [make("h3", {}, title), table(rows, title)] : [])));
 }
 
 for (const [path, methods] of Object.entries(document_.paths)) {

@@ -57,7 +57,7 @@ export function pairItem(pair, languages, ...tools) {
 }
 
 function support(share) {
-  return make("span", { className: "support" }, make("meter", { min: 0, max: 1, value: share, "aria-label": "support" }), percent(share));
+  return make("span", { className: "support" }, make("meter", { min: 0, max: 1, value: share, "aria-label": "part of the word" }), `${percent(share)} of the word`);
 }
 
 /** Where a text stands in another, whatever its case. */

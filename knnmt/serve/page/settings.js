@@ -33,16 +33,17 @@ function setWeight(weight) {
 function showWeight() {
   const memory = deciding();
   const learned = memory && memory.fitted.weight === undefined;
-  const fitted = memory?.fitted_weight ?? memory?.fitted.weight ?? 0.5;
+  const best = memory?.fitted_weight ?? memory?.fitted.weight ?? null;
+  const fitted = best ?? 0.5;
   const own = learned ? "decided word by word" : fitted.toFixed(2);
   $("weight").value = chosen.weight ?? fitted;
   $("weight-value").textContent = chosen.weight === null ? `as fitted: ${own}` : chosen.weight.toFixed(2);
   $("weight-fitted").disabled = chosen.weight === null;
-  $("weight-about").textContent = memory ? aboutWeight(memory, learned, fitted) : "";
+  $("weight-about").textContent = memory ? aboutWeight(memory, learned, best) : "";
 }
 
 function aboutWeight(memory, learned, fitted) {
-  const best = `The one weight that fits ${memory.name} best is ${fitted.toFixed(2)}.`;
+  const best = fitted === null ? `${memory.name} is too small for a weight of its own.` : `The one weight that fits ${memory.name} best is ${fitted.toFixed(2)}.`;
   return learned ? `As fitted, the weight of the memory is decided for each word anew. Moving the slider uses one weight for all words. ${best}` : best;
 }
 

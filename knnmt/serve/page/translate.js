@@ -6,6 +6,7 @@ import { asked, choose, chosen, onChange } from "./preferences.js";
 import { may, memoriesChanged, nameOf, server } from "./server.js";
 
 const PAUSE = 300; // milliseconds after the last key
+const DOUBTFUL = 0.2; // probability below which a language is hardly that of the text
 let running = null;
 let timer = null;
 let shown = []; // the translations, one for each line
@@ -80,8 +81,14 @@ function show(translations, answer) {
   const first = $("translation").querySelector("button.word");
   if (first) first.tabIndex = 0;
   $("copy").disabled = !translations.length;
-  $("detected").textContent = answer && $("source-language").value === "auto" ? nameOf(answer.source) : "";
+  $("detected").textContent = answer ? detected(answer) : "";
   summarise(translations);
+}
+
+/** Which language it was taken for, and whether that is doubtful. */
+function detected({ source, detected: share }) {
+  if (share === null) return "";
+  return share < DOUBTFUL ? `Taken for ${nameOf(source)}` : nameOf(source);
 }
 
 /** The memories that are in use for what is shown. */
