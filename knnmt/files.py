@@ -108,7 +108,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[None]:
+def reading(file: Path | str) -> Iterator[None]:
     """Inside, any error in reading a file of a store becomes one error that names the file."""
     try:
         yield

@@ -16,6 +16,7 @@ FAST_PATHS = {
     "halves": "weights stored in half precision are read so by the projection, for few rows",
     "int8": "a large vocabulary is projected in int8 first; the best candidates are computed anew in float32",
     "centroids": "the nearest clusters are found by codes of their centroids",
+    "groups": "of very many clusters, only those in the nearest groups are looked at",
 }
 
 

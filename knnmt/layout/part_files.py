@@ -6,9 +6,10 @@ mapping loads a whole stretch of the file into the memory of this process.
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from weakref import WeakSet
@@ -24,6 +25,8 @@ from knnmt.layout.packed_parts import PACKED, read_packed
 from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, checksum_of_head
 
 DESCRIPTORS_HELD = 4096  # by one store, at most
+OPENED_AT_ONCE = 16  # threads that open files
+OPENED_BY_ONE = 32  # files, one after another
 FILES_TO_COME = 512  # of this process: connections, models; at a guess
 COLUMNS_AT_MOST = 16  # of one part
 LARGE = 64 << 20  # bytes of a column
@@ -37,10 +40,10 @@ BY_SEGMENT = (HASHES, ORDER)
 Opened = TypeVar("Opened")
 
 
-def open_checked(file: Path, record: FileRecord) -> BinaryIO:
+def open_checked(file: Path | str, record: FileRecord) -> BinaryIO:
     """Opens a file if its size and its beginning are as recorded."""
     with reading(file):
-        opened = file.open("rb", buffering=0)
+        opened = open(file, "rb", buffering=0)  # noqa: PTH123, SIM115 - a store has thousands, and paths take time
         size = os.fstat(opened.fileno()).st_size
         if size != record.bytes:
             raise StoreError(f"{file}: has {size:,} bytes instead of {record.bytes:,}; {REMEDY}")
@@ -50,7 +53,7 @@ def open_checked(file: Path, record: FileRecord) -> BinaryIO:
     return opened
 
 
-def check_file(file: Path, record: FileRecord) -> None:
+def check_file(file: Path | str, record: FileRecord) -> None:
     """The same, without keeping it open."""
     open_checked(file, record).close()
 
@@ -115,19 +118,43 @@ class PartFiles:
         most = len(parts) * COLUMNS_AT_MOST if self.held else self.descriptors // 3
         self.files, self.maps, self.pairs = LastUsed(most), LastUsed(most), LastUsed(most)
         self.tables = LastUsed(TABLES_IN_MEMORY)
+        self.checked = False
         OPEN.add(self)
 
     def hold(self) -> None:
         """Open every file now: a later change may take it out of the folder, but not from a reader that has it open.
 
-        Of a store in thousands of parts, files are opened when they are needed.
+        Of a store in thousands of parts, files are checked now and opened when they are needed.
         """
-        for part, record in enumerate(self.parts):
-            for name, file in record.files.items():
-                if self.held:
-                    self.file(part, name)
-                else:
-                    check_file(self.path(part, name), file)
+        if self.checked:
+            return
+        wanted = [(part, name) for part, record in enumerate(self.parts) for name in record.files]
+        missing = [one for one in wanted if one not in self.files.things]
+        some = [missing[first : first + OPENED_BY_ONE] for first in range(0, len(missing), OPENED_BY_ONE)]
+        if len(some) < 2:
+            self.keep(missing, self.opened(missing))
+        else:
+            with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:  # each thread waits for the disk
+                for names, files in zip(some, pool.map(self.opened, some), strict=True):
+                    self.keep(names, files)
+        self.checked = True
+
+    def opened(self, names: Sequence[tuple[int, str]]) -> list[BinaryIO | None]:
+        """Files of parts, or None for those that are only checked."""
+        found: list[BinaryIO | None] = []
+        for part, name in names:
+            record = self.parts[part]
+            file = os.path.join(self.folder, record.name, name)  # noqa: PTH118
+            opened = open_checked(file, record.files[name])
+            if not self.held:
+                opened.close()
+            found.append(opened if self.held else None)
+        return found
+
+    def keep(self, names: Sequence[tuple[int, str]], files: Sequence[BinaryIO | None]) -> None:
+        for name, file in zip(names, files, strict=True):
+            if file is not None:
+                self.files.things[name] = file
 
     def path(self, part: int, name: str) -> Path:
         return self.folder / self.parts[part].name / name
@@ -185,10 +212,10 @@ class PartFiles:
         large = self.held and size * sum(part.entries for part in self.parts) > LARGE
         found = np.empty((len(rows), *((self.dimension,) if name == "keys" else ())), KINDS[name])
         from_file = np.zeros(len(rows), bool)
-        for part in np.unique(parts):
-            here, column = parts == part, self.column(int(part), name)
+        for part, here in places_by_part(parts):
+            column = self.column(part, name)
             if large and isinstance(column, np.memmap) and hasattr(os, "pread") and name not in MAPPED_ALWAYS:
-                from_file |= here
+                from_file[here] = True
             else:
                 found[here] = column[rows[here]]
         if from_file.all() and len(rows):
@@ -243,6 +270,14 @@ class PartFiles:
     def table(self, part: int) -> Any:
         """The sentence pairs of a part."""
         return self.tables.get(part, lambda: self.read_pairs(part))
+
+
+def places_by_part(parts: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each part that occurs, and where."""
+    order = np.argsort(parts, kind="stable")
+    ordered = parts[order]
+    bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(order)]
+    return ((int(ordered[low]), order[low:high]) for low, high in pairwise(bounds) if low < high)
 
 
 def rows_at(

@@ -1,7 +1,7 @@
 """Searches the clusters of an index: `Centroids` finds the clusters, FAISS scans them.
 
 Comparing queries with centroids takes the largest part of a search, and FAISS's own way is the slowest. If the
-centroids have a graph, FAISS follows it and compares with few of them.
+centroids have a graph and no groups, FAISS follows the graph and compares with few of them.
 """
 
 from collections.abc import Callable
@@ -46,11 +46,10 @@ class Probing:
         quantizer: Any = plain_clusters(self.index)
         self.centroids: Centroids | None = None
         self.nearest: Callable[[Keys, int], Found] | None = None
-        if assigns and isinstance(quantizer, faiss.IndexHNSW):
-            self.nearest = quantizer.search
-        elif assigns:
+        if assigns:
             self.centroids = found_among(quantizer)
-            self.nearest = self.centroids.nearest
+            follows = isinstance(quantizer, faiss.IndexHNSW) and not self.centroids.in_groups
+            self.nearest = quantizer.search if follows else self.centroids.nearest
         self.note = letting_go(self.index)
         self.bytes = list_bytes(self.index) if self.note else None
 

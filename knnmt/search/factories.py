@@ -13,8 +13,7 @@ EXACT_ENTRIES = 100_000  # up to here, looking at every key costs less than a mo
 PAPER_CODE_BYTES = 64
 NPROBE = 16  # clusters searched: on real keys 96 % of the nearest are in them
 FEWER_PROBED = {1 << 22: 12, 1 << 23: 8}  # from so many entries on, whose nearest are nearer and in fewer clusters
-GRAPH_FROM = 65_536  # clusters; with fewer, comparing with all of them takes no longer and misses less
-LINKS = 32  # from each of many centroids to others near it: the graph that a search walks along
+LINKS = 32  # from each of many centroids to others near it: earlier versions gave large stores a graph of them
 ID_BYTES = 8
 
 
@@ -26,10 +25,9 @@ def automatic_factory(entries: int, dimension: int, memory: int | None = None) -
     if entries <= EXACT_ENTRIES:
         return "Flat"
     clusters = 2 ** int(math.log2(8 * math.sqrt(entries)))
-    graph = f"_HNSW{LINKS}" if clusters >= GRAPH_FROM else ""
     held = entries * (code_pieces(dimension) / 2 + ID_BYTES)  # in memory: such codes cannot be mapped
     codes = f"PQ{code_pieces(dimension)}x4fs" if held <= (memory or half_of_memory()) else "RaBitQ"
-    return f"IVF{clusters}{graph},{codes}"
+    return f"IVF{clusters},{codes}"
 
 
 def half_of_memory() -> int:

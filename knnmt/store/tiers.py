@@ -57,9 +57,10 @@ def units_of(manifest: Manifest) -> list[IndexUnit]:
     """A manifest's indexes, each with its parts."""
     parts, units = iter(manifest.parts), []
     for index in manifest.indexes:
-        mine: list[PartRecord] = []
-        while sum(part.entries for part in mine) < index.entries:
+        mine, entries = list[PartRecord](), 0
+        while entries < index.entries:
             mine.append(next(parts))
+            entries += mine[-1].entries
         units.append(IndexUnit(index, tuple(mine)))
     rest = tuple(parts)  # without entries, at the end
     return [*units[:-1], IndexUnit(units[-1].index, (*units[-1].parts, *rest))]

@@ -346,7 +346,7 @@ def test_a_page_without_markers(recipe: SimpleNamespace) -> None:
 def test_what_the_full_scale_needs_is_what_the_code_does() -> None:
     """README's account of 770 million entries of dimension 1,024."""
     page = " ".join((RECIPE / "README.md").read_text(encoding="utf-8").split())
-    clusters = int(automatic_factory(770_000_000, 1024).removeprefix("IVF").split("_HNSW")[0])
+    clusters = int(automatic_factory(770_000_000, 1024).removeprefix("IVF").split(",")[0])
     keys = clusters * TRAINING_KEYS_PER_CLUSTER
     assert f"reads {TRAINING_KEYS_PER_CLUSTER} keys a cluster" in page
     assert f"has {clusters:,} clusters: {keys / 1e6:.1f} million keys of 4 KB" in page

@@ -1,4 +1,4 @@
-"""Many centroids have a graph: made here, not by FAISS; the same in every build; and as good as a list of them."""
+"""Centroids with a graph, as `--index` and earlier versions give: the same in every build, as good as a list of them."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from knnmt.cli.demo import demo_corpus, read_demo
 from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.search.clustering import cluster
-from knnmt.search.factories import make_index
+from knnmt.search.factories import automatic_factory, make_index
 from knnmt.search.index import build_index, extend_index, open_index, train
 from knnmt.search.internals import GRAPH_CANDIDATES, centroids_of, ivf_of, plain_clusters
 from knnmt.store.compacting import compact_store
@@ -116,9 +116,13 @@ def test_how_it_is_searched_does_not_depend_on_the_file(graph: Path, tmp_path: P
 
 @pytest.fixture
 def early_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores of a few hundred entries are indexed as those of millions are."""
+    """Stores of a few hundred entries are indexed as earlier versions indexed those of many millions."""
+
+    def with_graph(entries: int, dimension: int, memory: int | None = None) -> str:
+        return automatic_factory(entries, dimension, memory).replace(",", "_HNSW32,")
+
     monkeypatch.setattr("knnmt.search.factories.EXACT_ENTRIES", 200)
-    monkeypatch.setattr("knnmt.search.factories.GRAPH_FROM", 64)
+    monkeypatch.setattr("knnmt.search.index.automatic_factory", with_graph)
 
 
 @pytest.mark.usefixtures("hash_keys", "early_graphs")

@@ -31,7 +31,7 @@ def test_in_a_large_store_fewer_clusters_are_searched(entries: int, clusters: in
         (262_144, 256, "IVF4096,PQ128x4fs"),
         (1_500_000, 512, "IVF8192,PQ128x4fs"),
         (10_000_000, 1024, "IVF16384,PQ128x4fs"),
-        (100_000_000, 1024, "IVF65536_HNSW32,PQ128x4fs"),
+        (100_000_000, 1024, "IVF65536,PQ128x4fs"),
         (200_000, 48, "IVF2048,PQ24x4fs"),
         (500_000, 48, "IVF4096,PQ24x4fs"),
         (200_000, 100, "IVF2048,PQ50x4fs"),
