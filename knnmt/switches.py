@@ -15,6 +15,7 @@ FAST_PATHS = {
     "compiled": "a Marian decoder's step over few rows is one graph, run by ONNX Runtime",
     "halves": "weights stored in half precision are read so by the projection, for few rows",
     "int8": "a large vocabulary is projected in int8 first; the best candidates are computed anew in float32",
+    "forced": "given translations are projected at their own positions alone, in int8 first where translation does so",
     "centroids": "the nearest clusters are found by codes of their centroids",
     "groups": "of very many clusters, only those in the nearest groups are looked at",
 }

@@ -11,9 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.engine.keys import catching_keys
-from knnmt.engine.packed_layers import packed_layers
-from knnmt.engine.runtime import lock_of
 from knnmt.errors import CorpusError
 from knnmt.mixing.fixed import mixed_likelihoods, neighbour_shares
 from knnmt.mixing.fixed_values import PAPER_K
@@ -21,6 +18,7 @@ from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
 from knnmt.progress import Advance
 from knnmt.retrieval.retriever import Retriever
+from knnmt.translate.observing import ForcedPasses
 from knnmt.translate.settings import TranslateSettings
 
 KS = (1, 2, 4, 8, 12, 16, 24, 32, 48, PAPER_K)
@@ -114,9 +112,9 @@ def survey_likelihood(
     """Score every point of the grid on the references."""
     grid = Grid.within(retriever.entries)
     pairs = encoded_pairs(model, sources, references)
-    sums, tokens = np.zeros(grid.shape), 0
+    passes, sums, tokens = ForcedPasses(model), np.zeros(grid.shape), 0
     for batch in batches_of(model, pairs):
-        observed = observe(model, retriever, batch, grid.ks[-1])
+        observed = observe(passes, retriever, batch, grid.ks[-1])
         sums += summed_likelihoods(observed, grid)
         tokens += len(observed.model)
         advance(len(batch), len(observed.model))
@@ -150,25 +148,13 @@ def batches_of(model: TranslationModel, pairs: Sequence[EncodedPair]) -> Iterato
 
 
 @torch.inference_mode()
-def observe(model: TranslationModel, retriever: Retriever, pairs: Sequence[EncodedPair], k: int) -> Observed:
+def observe(passes: ForcedPasses, retriever: Retriever, pairs: Sequence[EncodedPair], k: int) -> Observed:
     """One forward pass and one search for all reference tokens of a batch."""
-    targets = [pair.target for pair in pairs]
-    with lock_of(model.network), packed_layers(model.network), catching_keys(model.network, model.key_site) as catch:
-        inputs = model.teacher_forcing([pair.source for pair in pairs], targets)
-        logits = model.network(**inputs, use_cache=False).logits
-    rows, columns = positions_of(targets, len(model.decoder_prefix) - 1)
-    tokens = torch.tensor([token for target in targets for token in target])
-    chosen = logits[rows, columns].float().cpu()  # [n, vocabulary]
-    alone = chosen.gather(1, tokens[:, None])[:, 0] - chosen.logsumexp(dim=-1)
-    found = retriever.search(catch.keys[rows, columns].float().cpu().numpy(), k)
+    keys, following = passes.over([pair.source for pair in pairs], [pair.target for pair in pairs])
+    tokens = torch.tensor([token for pair in pairs for token in pair.target])
+    alone = (following.at(tokens[:, None]) - following.rank(1).total)[:, 0]
+    found = retriever.search(keys, k)
     return Observed(alone.numpy(), found.distances, found.tokens == tokens.numpy()[:, None], found.trust)
-
-
-def positions_of(targets: Sequence[Sequence[int]], first: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row and column of every target token in a padded batch whose texts begin at column `first`."""
-    rows = [row for row, target in enumerate(targets) for _ in target]
-    columns = [first + position for target in targets for position in range(len(target))]
-    return torch.tensor(rows), torch.tensor(columns)
 
 
 def summed_likelihoods(observed: Observed, grid: Grid) -> Floats:

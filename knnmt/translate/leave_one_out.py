@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from knnmt.layout.bitmaps import as_array
 from knnmt.layout.records import HASHES
 from knnmt.mixing.coverage import Coverage
-from knnmt.mixing.evidence import NEIGHBOURS, joined
+from knnmt.mixing.evidence import NEIGHBOURS, RANKED, joined
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.training import Foreign, Seen
 from knnmt.models.translation_model import TranslationModel
@@ -78,10 +78,11 @@ def rows_of(
     """What is seen at each position; `signals` are those of each pair."""
     parts, hits, alone, sentences = [], [], [], []
     for one in said:
-        evidence = evidence_of(one, search(one), signals[one.pairs], variance)
+        ranking = one.following.rank(RANKED)
+        evidence = evidence_of(one, ranking, search(one), signals[one.pairs], variance)
         parts.append(evidence)
         hits.append(evidence.distances.isfinite() & (evidence.tokens == one.tokens[:, None]))
-        alone.append(torch.log_softmax(one.logits, dim=-1).gather(1, one.tokens[:, None])[:, 0])
+        alone.append((one.following.at(one.tokens[:, None]) - ranking.total)[:, 0])
         sentences.append(torch.from_numpy(one.pairs))
     return Seen(joined(parts), torch.cat(hits), torch.cat(alone), torch.cat(sentences))
 
@@ -99,7 +100,8 @@ def foreign_rows(
     signals = torch.tensor([coverage.shares(plain(source, ignored)) for source in sources], dtype=torch.float)
     parts, sentences = [], []
     for said in forced(model, sources, targets):
-        parts.append(evidence_of(said, search_for(said, retriever), signals[said.pairs], variance))
+        ranking, found = said.following.rank(RANKED), search_for(said, retriever)
+        parts.append(evidence_of(said, ranking, found, signals[said.pairs], variance))
         sentences.append(torch.from_numpy(said.pairs))
     return Foreign(joined(parts), torch.cat(sentences))
 

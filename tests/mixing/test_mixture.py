@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from knnmt.engine.projection import AllLogits
-from knnmt.mixing.mixture import alike, groups_of, mix, mix_at, mix_best, neighbour_weights, token_masses
+from knnmt.mixing.mixture import alike, grouped, groups_of, mix, mix_at, mix_best, neighbour_weights, token_masses
 
 INF = math.inf
 LN2 = math.log(2.0)
@@ -213,4 +213,5 @@ def test_trust_multiplies_mass(distances: list[float], trust: list[float], expec
 
 @given(st.lists(st.lists(st.integers(0, 5), min_size=7, max_size=7), min_size=1, max_size=5))
 def test_groups_are_first_places(rows: list[list[int]]) -> None:
-    assert groups_of(torch.tensor(rows)).tolist() == [[row.index(token) for token in row] for row in rows]
+    expected = [[row.index(token) for token in row] for row in rows]
+    assert groups_of(torch.tensor(rows)).tolist() == grouped(torch.tensor(rows)).tolist() == expected
