@@ -1,7 +1,10 @@
 """docs/architecture.md shows the package as it is: its rooms, their order, and which of them meet."""
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -92,6 +95,37 @@ def test_no_two_modules_differ_by_a_letter() -> None:
 
 def shortened(name: str) -> set[str]:
     return {name[:at] + name[at + 1 :] for at in range(len(name))}
+
+
+def definitions() -> Iterator[tuple[str, str]]:
+    """Modules and the names they define. Commands and routes have their users' words, as `tune` has."""
+    for path in (ROOT / "knnmt").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                called_from_outside = any(isinstance(one, ast.Call) for one in node.decorator_list)
+                if isinstance(node, ast.ClassDef) or not called_from_outside:
+                    yield module_of(path), node.name
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imported() -> set[tuple[str, str]]:
+    """Modules and names that other modules import from them."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "knnmt").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {(node.module or "", alias.name) for node in nodes for alias in node.names}
+
+
+def test_a_name_that_is_imported_means_one_thing() -> None:
+    """Whoever meets it in another module can search for it and finds one definition."""
+    places = defaultdict(set)
+    for module, name in definitions():
+        places[name].add(module)
+    shared = {name for module, name in imported() if module in places[name]}
+    assert len(shared) > 500
+    assert {name: places[name] for name in shared if len(places[name]) > 1} == {}
 
 
 CHANGES = re.findall(

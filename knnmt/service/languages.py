@@ -32,11 +32,11 @@ def short_code(code: str | None) -> str:
     return base_language(code) or "und"
 
 
-def name_of(code: str) -> str:
+def language_name(code: str) -> str:
     return NAMES.get(base_language(code), code)
 
 
-def best_match(wanted: str, known: Iterable[str]) -> str | None:
+def known_language(wanted: str, known: Iterable[str]) -> str | None:
     """The known code that a client means: its own, else one of another region, else of the language at all."""
     codes = list(known)
     matching = [code for code in codes if normal_code(code) == normal_code(wanted)]

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from knnmt.documents.content import DocumentUnit, UnitResult, plain_text
 from knnmt.service.access import Access
-from knnmt.service.answers import Answer, Task, answered, split, together
+from knnmt.service.answers import Answer, Task, answered, split_lines, together
 from knnmt.service.corrections import Correction, Writer, delete, undo
 from knnmt.service.failures import BadRequest, NotFound, TooLate
-from knnmt.service.languages import best_match, detect, identifier, name_of
+from knnmt.service.languages import detect, identifier, known_language, language_name
 from knnmt.service.limits import Limits
 from knnmt.service.scheduling import Scheduler, Work
 from knnmt.service.scopes import Scope, both
@@ -68,7 +68,11 @@ class Service:
         pairs = [(engine.source, engine.target) for engine in self.engines(access)]
         codes = dict.fromkeys([source for source, _ in pairs] + [target for _, target in pairs])
         return [
-            {"code": code, "name": name_of(code), "targets": list(dict.fromkeys(t for s, t in pairs if s == code))}
+            {
+                "code": code,
+                "name": language_name(code),
+                "targets": list(dict.fromkeys(t for s, t in pairs if s == code)),
+            }
             for code in codes
         ]
 
@@ -86,7 +90,7 @@ class Service:
     ) -> LanguagePair:
         """The engine for two languages as a client writes them; of several, one with a store that is asked for."""
         engines = self.engines(access, stores)
-        found = best_match(target, [engine.target for engine in engines])
+        found = known_language(target, [engine.target for engine in engines])
         if found is None:
             raise BadRequest(f"{target} is not supported")
         fitting = [engine for engine in engines if engine.target == found]
@@ -94,18 +98,18 @@ class Service:
             code, share = detect(text, [engine.source for engine in fitting])[0] if text.strip() else ("", 0.0)
             best = next((engine for engine in fitting if engine.source == code), fitting[0])
             return LanguagePair(best, (best.source, share))
-        known = best_match(source, [engine.source for engine in fitting])
+        known = known_language(source, [engine.source for engine in fitting])
         if known is None:
             raise BadRequest(
                 f"{source} is not supported"
                 if not self.knows(engines, source)
-                else f"{name_of(source)} ({source}) to {name_of(target)} ({target}) is not supported"
+                else f"{language_name(source)} ({source}) to {language_name(target)} ({target}) is not supported"
             )
         return LanguagePair(next(engine for engine in fitting if engine.source == known))
 
     @staticmethod
     def knows(engines: Iterable[Engine], source: str) -> bool:
-        return best_match(source, [engine.source for engine in engines]) is not None
+        return known_language(source, [engine.source for engine in engines]) is not None
 
     # Scopes
 
@@ -142,7 +146,7 @@ class Service:
 
     async def translate(self, task: Task, texts: Sequence[str], *, client: str) -> list[Answer]:
         """Answers in the order of the texts. Cancelled, it takes back what has not begun."""
-        parts = [split(text) for text in texts]
+        parts = [split_lines(text) for text in texts]
         works = [Work(part, task, client, self.deadline()) for some in parts for part in some]
         done = iter(await self._done(task, works))
         return [together(text, [next(done) for _ in some]) for text, some in zip(texts, parts, strict=True)]

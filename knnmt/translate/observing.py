@@ -12,7 +12,7 @@ from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.projection import AllLogits, Ranking
 from knnmt.engine.runtime import lock_of
 from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence
-from knnmt.mixing.head_mixer import padded, wider
+from knnmt.mixing.head_mixer import padded, padded_logits
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
@@ -68,7 +68,7 @@ def evidence_of(said: Forced, found: Neighbours, signals: torch.Tensor, variance
     following = AllLogits(said.logits)
     ranking: Ranking = following.rank(RANKED)
     logits = following.at(torch.from_numpy(nearest.tokens))
-    return Evidence.of(nearest, ranking, wider(logits), signals, variance)
+    return Evidence.of(nearest, ranking, padded_logits(logits), signals, variance)
 
 
 def first_of(found: Neighbours, k: int) -> Neighbours:
