@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
@@ -19,12 +20,24 @@ ARROWS = re.findall(r"^ +(\w+) (?:-->|-\.->)(?:\|[^|]*\|)? (\w+)$", PAGE, flags=
 TABLE = re.findall(r"^\| `(\w+)` \|(?:.*)\| (.*) \|$", PAGE, flags=re.MULTILINE)
 
 
+CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    "importlinter"
+]["contracts"]
+
+
 def layers() -> list[list[str]]:
     """What may import what, from the top down; names on one line may not import each other."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
-    return [line.split(" : ") for contract in contracts if contract["type"] == "layers" for line in contract["layers"]]
+    return [line.split(" : ") for contract in CONTRACTS if contract["type"] == "layers" for line in contract["layers"]]
+
+
+@pytest.mark.parametrize(
+    "contract", [one for one in CONTRACTS if one["name"].endswith(" alone")], ids=lambda one: one["name"]
+)
+def test_a_library_of_one_room_is_forbidden_to_all_others(contract: dict[str, Any]) -> None:
+    """A new room is not forgotten in the contracts."""
+    alone = set(re.findall(r"\w+", contract["name"].partition(" known to ")[2])) - {"and", "alone"}
+    others = {name for names in layers() for name in names} - alone
+    assert set(contract["source_modules"]) == {f"knnmt.{name}" for name in others}
 
 
 def test_the_picture_has_every_room() -> None:
