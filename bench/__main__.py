@@ -26,6 +26,7 @@ from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, wher
 from bench.unit_costs import UNITS, unit_costs
 from knnmt.cli.demo import MODEL
 from knnmt.errors import KnnmtError, SettingsError
+from knnmt.switches import FAST_PATHS
 
 ADDED_TO = 1_000_000
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -33,7 +34,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "building": lambda arguments: build_against_forward(arguments.repeats),
     "translating": lambda arguments: translating(plan_of(arguments)),
     "phases": lambda arguments: where_time_goes(plan_of(arguments)),
-    "ablation": lambda arguments: ablation(plan_of(arguments)),
+    "ablation": lambda arguments: ablation(plan_of(arguments), arguments.path or tuple(FAST_PATHS)),
     "searching": lambda arguments: searching(
         tuple(arguments.size or SIZES),
         tuple(arguments.dimension or DIMENSIONS),
@@ -94,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=0.5, help="of overload, where serving is measured")
     parser.add_argument("--flood", type=float, default=0.5, help="minutes of twice what serving can do")
     parser.add_argument("--corrections", type=int, default=60, help="one after another, where serving is measured")
+    parser.add_argument("--path", action="append", choices=FAST_PATHS, help="of ablation; again for more (all)")
     parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
     parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
     parser.add_argument("--tagged", type=Path, metavar="XLIFF", help="human translations with tags, for placement")

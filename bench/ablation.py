@@ -1,5 +1,6 @@
 """What each fast path buys: left out of all, and alone; each in a process of its own, asked in turn."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,25 +17,25 @@ from knnmt.switches import FAST_PATHS
 REFERENCE = "none of them"
 
 
-def ablation(plan: Plan) -> dict[str, Any]:
-    """A table for each batch size, at the first beam; ratios to no fast path at all."""
+def ablation(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, Any]:
+    """A table for each batch size, at the first beam; ratios to no fast path at all. Rows are of the paths named."""
     if len(plan.stores) > 1:
         raise SettingsError("--store: the ablation takes one store, or none")
     threads = share_threads(plan.threads or torch.get_num_threads())
     plan = replace(plan, threads=threads)
     sources = in_order_of_length(read_text(plan), model_of(plan)).sources
-    with working_apart(openings(plan)) as workers:
+    with working_apart(openings(plan, paths)) as workers:
         tables = [{"batch": batch, "rows": measure(workers, sources, batch, plan)} for batch in plan.batches]
     return {"sentences": len(sources), "repeats": plan.repeats, "threads": threads, "tables": tables}
 
 
-def openings(plan: Plan) -> dict[str, Opening]:
+def openings(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, Opening]:
     """Searching matters to a store alone."""
     store = plan.stores[0] if plan.stores else None
-    paths = [path for path in FAST_PATHS if store or path != "centroids"]
-    left_out = {REFERENCE: tuple(paths)}
-    left_out |= {f"{path} alone": tuple(other for other in paths if other != path) for path in paths}
-    left_out |= {f"all but {path}": (path,) for path in paths} | {"all": ()}
+    every = tuple(path for path in FAST_PATHS if store or path != "centroids")
+    left_out = {REFERENCE: every}
+    left_out |= {f"{path} alone": tuple(other for other in every if other != path) for path in every if path in paths}
+    left_out |= {f"all but {path}": (path,) for path in every if path in paths} | {"all": ()}
     return {name: partial(open_ours, plan, Row(store, plan.k, plain=plain)) for name, plain in left_out.items()}
 
 

@@ -1,9 +1,13 @@
 """docs/architecture.md shows the package as it is: its rooms, their order, and which of them meet."""
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
@@ -16,12 +20,24 @@ ARROWS = re.findall(r"^ +(\w+) (?:-->|-\.->)(?:\|[^|]*\|)? (\w+)$", PAGE, flags=
 TABLE = re.findall(r"^\| `(\w+)` \|(?:.*)\| (.*) \|$", PAGE, flags=re.MULTILINE)
 
 
+CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    "importlinter"
+]["contracts"]
+
+
 def layers() -> list[list[str]]:
     """What may import what, from the top down; names on one line may not import each other."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
-    return [line.split(" : ") for contract in contracts if contract["type"] == "layers" for line in contract["layers"]]
+    return [line.split(" : ") for contract in CONTRACTS if contract["type"] == "layers" for line in contract["layers"]]
+
+
+@pytest.mark.parametrize(
+    "contract", [one for one in CONTRACTS if one["name"].endswith(" alone")], ids=lambda one: one["name"]
+)
+def test_a_library_of_one_room_is_forbidden_to_all_others(contract: dict[str, Any]) -> None:
+    """A new room is not forgotten in the contracts."""
+    alone = set(re.findall(r"\w+", contract["name"].partition(" known to ")[2])) - {"and", "alone"}
+    others = {name for names in layers() for name in names} - alone
+    assert set(contract["source_modules"]) == {f"knnmt.{name}" for name in others}
 
 
 def test_the_picture_has_every_room() -> None:
@@ -92,6 +108,37 @@ def test_no_two_modules_differ_by_a_letter() -> None:
 
 def shortened(name: str) -> set[str]:
     return {name[:at] + name[at + 1 :] for at in range(len(name))}
+
+
+def definitions() -> Iterator[tuple[str, str]]:
+    """Modules and the names they define. Commands and routes have their users' words, as `tune` has."""
+    for path in (ROOT / "knnmt").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                called_from_outside = any(isinstance(one, ast.Call) for one in node.decorator_list)
+                if isinstance(node, ast.ClassDef) or not called_from_outside:
+                    yield module_of(path), node.name
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imported() -> set[tuple[str, str]]:
+    """Modules and names that other modules import from them."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "knnmt").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {(node.module or "", alias.name) for node in nodes for alias in node.names}
+
+
+def test_a_name_that_is_imported_means_one_thing() -> None:
+    """Whoever meets it in another module can search for it and finds one definition."""
+    places = defaultdict(set)
+    for module, name in definitions():
+        places[name].add(module)
+    shared = {name for module, name in imported() if module in places[name]}
+    assert len(shared) > 500
+    assert {name: places[name] for name in shared if len(places[name]) > 1} == {}
 
 
 CHANGES = re.findall(

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from knnmt.cli.explanation_view import show_explanation
-from knnmt.cli.measuring_view import marked, show_evaluation, words_also_in
+from knnmt.cli.measuring_view import marked_words, show_evaluation, words_also_in
 from knnmt.measure.evaluation import Evaluation, evaluate
 from knnmt.models.translation_model import load_model
 from knnmt.store.building import build_store, check_place
@@ -99,7 +99,7 @@ def show_side_by_side(evaluation: Evaluation, sources: list[str], references: li
         table = Table.grid(padding=(0, 1))
         table.add_row(Text("source", style="dim"), Text(sources[position], style="italic"))
         table.add_row(Text("base", style="dim"), " ".join(base))
-        table.add_row(Text("kNN", style="dim"), marked(knn, better, "bold green"))
+        table.add_row(Text("kNN", style="dim"), marked_words(knn, better, "bold green"))
         table.add_row(Text("human", style="dim"), " ".join(reference))
         console.print(table, end="\n")
         console.print()

@@ -40,7 +40,7 @@ def write_page(explanation: Explanation, path: Path) -> None:
 
 def page(explanation: Explanation) -> str:
     """The whole file; it loads nothing else."""
-    words = [*explanation.words, *ending_of(explanation)]
+    words = [*explanation.words, *ending_word(explanation)]
     certain = explanation.settings.get("certain", 1)
     template = resources.files("knnmt").joinpath("data", "explanation.html").read_text(encoding="utf-8")
     return Template(template).substitute(
@@ -58,7 +58,7 @@ def page(explanation: Explanation) -> str:
     )
 
 
-def ending_of(explanation: Explanation) -> list[ExplainedWord]:
+def ending_word(explanation: Explanation) -> list[ExplainedWord]:
     """The tokens after the last word, such as the end token, treated as one more word."""
     done = {position for word in explanation.words for position in word.tokens}
     rest = [position for position in range(len(explanation.tokens)) if position not in done]
@@ -105,7 +105,7 @@ def panel(explanation: Explanation, word: ExplainedWord, number: int) -> str:
     stores = explanation.store_names
     tokens = [explanation.tokens[position] for position in word.tokens]
     sentences = [(sentence_item(sentence, stores), sentence.support) for sentence in word.sentences]
-    behind = listed(sentences, "sentences") or '<p class="hint">No sentence of the memory spoke for it.</p>'
+    behind = listed_html(sentences, "sentences") or '<p class="hint">No sentence of the memory spoke for it.</p>'
     return (
         f'<details class="panel" id="word-{number}"><summary><b dir="auto">{escape(word.text or END)}</b>'
         f"<span>{word.memory_share:.0%} from the memory, {1 - word.memory_share:.0%} from the model</span></summary>"
@@ -138,7 +138,7 @@ def token_section(token: ExplainedToken, stores: Mapping[str, str]) -> str:
         f'<dl class="probabilities">{probability("model", token.model_probability)}'
         f"{probability('neighbours (kNN)', token.neighbour_probability)}{probability('mixed', token.probability)}</dl>"
         f"{mixed_how_hint(token)}"
-        f"{listed(neighbours, 'neighbours')}</section>"
+        f"{listed_html(neighbours, 'neighbours')}</section>"
     )
 
 
@@ -171,7 +171,7 @@ def pair_item(mass: str, source: str, target: str, place: str) -> str:
     )
 
 
-def listed(items: Sequence[tuple[str, float]], kind: str) -> str:
+def listed_html(items: Sequence[tuple[str, float]], kind: str) -> str:
     """A list, heaviest first. The first items are shown, the others on request."""
     if not items:
         return ""

@@ -34,7 +34,7 @@ def show_explanation(explanation: Explanation, console: Console, *, neighbours: 
         console.print(word_line(word, column, console.width))
         for sentence in worth_showing(word)[:neighbours]:
             place = place_of(sentence, stores)
-            target = marked(sentence.target, sentence.marks, console.width - INDENT)
+            target = marked_text(sentence.target, sentence.marks, console.width - INDENT)
             for line in pair_lines(f"{sentence.support:4.0%}", sentence.source, target, place, console.width):
                 console.print(line, no_wrap=True, crop=True)
 
@@ -47,7 +47,7 @@ def show_tokens(explanation: Explanation, console: Console, *, neighbours: int =
     """Each step as the paper shows it: the token, its neighbours, and their distribution."""
     show_head(explanation, console)
     console.print(Text(TOKENS))
-    longest = max((cell_len(name_of(token)) for token in explanation.tokens), default=0)
+    longest = max((cell_len(token_name(token)) for token in explanation.tokens), default=0)
     stores = explanation.store_names
     for token in explanation.tokens:
         console.print(token_line(token, longest))
@@ -83,13 +83,13 @@ def word_line(word: ExplainedWord, column: int, width: int) -> Text:
     return line
 
 
-def name_of(found: ExplainedToken | Neighbour) -> str:
+def token_name(found: ExplainedToken | Neighbour) -> str:
     return label(found.token, found.text)
 
 
 def token_line(token: ExplainedToken, column: int) -> Text:
     """`␣charge  model 0.00  kNN 0.66  mixed 0.33`."""
-    name = name_of(token)
+    name = token_name(token)
     line = Text("\n" + name + " " * (column - cell_len(name)), style="bold")
     probabilities = (
         ("model", token.model_probability),
@@ -116,7 +116,7 @@ def distribution_line(token: ExplainedToken, most: int = 4) -> Text:
     names: dict[str, str] = {}
     for neighbour in token.neighbours:
         masses[neighbour.token] += neighbour.weight
-        names.setdefault(neighbour.token, name_of(neighbour))
+        names.setdefault(neighbour.token, token_name(neighbour))
     line = Text().append("   kNN", style="dim")
     for name in sorted(masses, key=lambda name: -masses[name])[:most]:
         line.append("  ").append(names[name], style=CHOSEN if name == token.token else "bold")
@@ -142,19 +142,19 @@ def place_of(found: MemorySentence | Neighbour, stores: Mapping[str, str]) -> st
     return f"{stores[found.store]}{found.corpus}:{found.segment}"
 
 
-def marked(text: str, marks: Sequence[Span], width: int) -> Text:
+def marked_text(text: str, marks: Sequence[Span], width: int) -> Text:
     """A sentence with its marked words between «», cut to the width around the first of them."""
     line, done = Text(), 0
     for start, end in marks:
         line.append(text[done:start]).append("«", style="dim")
         line.append(text[start:end], style=CHOSEN).append("»", style="dim")
         done = end
-    return around(line.append(text[done:]), marks[0][0] if marks else 0, width)
+    return cut_around(line.append(text[done:]), marks[0][0] if marks else 0, width)
 
 
 def prefix_and_token(neighbour: Neighbour, token: ExplainedToken, width: int) -> Text:
     """The target up to the neighbour's token, which is marked by «». If there is no room, its beginning is cut."""
-    name = name_of(neighbour).removeprefix(SPACE) or SPACE
+    name = token_name(neighbour).removeprefix(SPACE) or SPACE
     gap = " " if neighbour.text[:1].isspace() or not neighbour.text else ""
     room = max(1, width - cell_len(name) - len(gap) - 2)
     prefix = neighbour.prefix.rstrip()
@@ -163,7 +163,7 @@ def prefix_and_token(neighbour: Neighbour, token: ExplainedToken, width: int) ->
     return line.append(gap).append("«", style="dim").append(name, style=style).append("»", style="dim")
 
 
-def around(line: Text, middle: int, width: int) -> Text:
+def cut_around(line: Text, middle: int, width: int) -> Text:
     """A line cut on both sides to the width, with the marked middle a third from the left."""
     if line.cell_len <= width:
         return line

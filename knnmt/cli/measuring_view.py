@@ -113,7 +113,7 @@ def show_sweep(sweep: Sweep, console: Console) -> None:
     console.print(table)
 
 
-def marked(words: Sequence[str], good: set[int], style: str) -> Text:
+def marked_words(words: Sequence[str], good: set[int], style: str) -> Text:
     """A sentence with some of its words marked."""
     text = Text()
     for position, word in enumerate(words):

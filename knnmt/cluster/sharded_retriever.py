@@ -14,7 +14,7 @@ from knnmt.cluster.shard import ShardAnswer, ShardContents
 from knnmt.errors import ClusterError, SettingsError
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher, merge_neighbours
-from knnmt.retrieval.searchers import WIDER, Candidates, Opening, StorePiece, wider
+from knnmt.retrieval.searchers import WIDER, Candidates, Opening, StorePiece, times_fetched
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, Probing, probing
 from knnmt.search.cutting import trained_part
@@ -69,13 +69,13 @@ class ShardedRetriever(LocalRetriever):
         answers = iter(zip(*self.shards.search(request), strict=True))
         found = []
         for searcher in self.searchers:
-            pieces = [nearest(next(answers), min(k, piece.entries), piece) for piece in searcher.pieces]
+            pieces = [nearest_of_piece(next(answers), min(k, piece.entries), piece) for piece in searcher.pieces]
             if searcher.entries:
                 found.append(pieces[0] if len(pieces) == 1 else merge_neighbours(pieces, min(k, searcher.entries)))
         return found
 
 
-def nearest(answers: Sequence[ShardAnswer | None], k: int, piece: StorePiece) -> Neighbours:
+def nearest_of_piece(answers: Sequence[ShardAnswer | None], k: int, piece: StorePiece) -> Neighbours:
     """The k nearest of one piece, chosen from the candidates of the shards as local search would choose."""
     there = [answer for answer in answers if answer is not None]
     codes, distances, entries, tokens = (np.concatenate(column, axis=1) for column in zip(*there, strict=True))
@@ -107,7 +107,7 @@ class FrontOpening(Opening):
             file = store.index_file(unit.index)
             quantiser = trained_part(file, probed)
             check_quantiser(quantiser, file, unit.index.quantiser)
-            front.wider = wider(quantiser)
+            front.wider = times_fetched(quantiser)
             front.nprobe, front.probing = set_nprobe(quantiser, None), probing(quantiser)
         return front
 

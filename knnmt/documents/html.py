@@ -83,14 +83,14 @@ def html_pieces(text: str, options: DocumentOptions, name: str, line: int) -> It
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class HtmlSpelling:
     """How a stretch of HTML spells its characters."""
 
     references: dict[str, str]
     quote: str | None = None  # of an attribute; empty: it has none yet; None: not in an attribute
 
     @classmethod
-    def of(cls, raw: str, quote: str | None = None) -> "Spelling":
+    def of(cls, raw: str, quote: str | None = None) -> "HtmlSpelling":
         spelled = {unescape(reference): reference for reference in REFERENCE.findall(raw)}
         plain = REFERENCE.sub("", raw) if spelled else ""
         kept = {letter: reference for letter, reference in spelled.items() if len(letter) == 1 and letter not in plain}
@@ -205,12 +205,12 @@ class Walk:
             token = self.tokens[number]
             last = self.whole(number)
             if token.kind == "text":
-                tags.text(plain(self.text[max(start, token.start) : min(end, token.end)]))
+                tags.text(reader_text(self.text[max(start, token.start) : min(end, token.end)]))
             elif last > number or token.kind == "other":
                 tags.empty(self.raw(number, last))
             else:
                 self.add_tag(token, number, tags)
-        return Passage(tags.content(), raw, Spelling.of(raw), tuple(tags.nested))
+        return Passage(tags.content(), raw, HtmlSpelling.of(raw), tuple(tags.nested))
 
     def add_tag(self, token: Token, number: int, tags: Tags) -> None:
         markup = self.text[token.start : token.end]
@@ -221,13 +221,13 @@ class Walk:
         for attribute in attributes_of(markup):
             if attribute.name in self.options.attributes and attribute.value.strip():
                 value = Tags()
-                value.text(plain(attribute.value))
+                value.text(reader_text(attribute.value))
                 inside = 1 if attribute.quote else 0
-                spelling = Spelling.of(attribute.value, attribute.quote)
+                spelling = HtmlSpelling.of(attribute.value, attribute.quote)
                 passage = Passage(value.content(), attribute.value, spelling)
                 tags.nest(place, attribute.start + inside, attribute.end - inside, passage)
 
 
-def plain(raw: str) -> str:
+def reader_text(raw: str) -> str:
     """Text as a reader sees it: references resolved, line breaks as spaces."""
     return unescape(BLANKS.sub(lambda match: " " if "\n" in match.group() else match.group(), raw))

@@ -54,13 +54,13 @@ def piece_of(line: str, options: DocumentOptions, place: str) -> Piece:
     if not text or (existing.strip() and not options.all_units):
         return line
     unit = DocumentUnit(0, (text,), place, None, (existing,) if existing.strip() else None, has_lines=True)
-    return Slot((unit,), partial(written, line, source, target, new_name, end))
+    return Slot((unit,), partial(written_line, line, source, target, new_name, end))
 
 
 def sides_of(line: str, options: DocumentOptions) -> tuple[Field, Field | None, str, int]:
     """The source, the target if there is one, its name, and where the last value of their object ends."""
     start = 1 if line.startswith(MARK) else 0
-    fields = fields_of(line, skip(line, start))
+    fields = object_fields(line, skip(line, start))
     if line[fields_end(line, fields, skip(line, start)) :].strip(SPACE):
         raise ValueError("has text after its object")
     named = {field.name: field for field in fields}
@@ -76,7 +76,7 @@ def sides_by_language(line: str, inside: Field, options: DocumentOptions) -> tup
     source, target = options.source_lang, options.target_lang
     if source is None or target is None:
         raise ValueError("name the languages with --source-lang and --target-lang")
-    fields = fields_of(line, inside.start)
+    fields = object_fields(line, inside.start)
     coded = [(field.name, field) for field in fields]
     sources, targets = best_first(coded, source, target), best_first(coded, target, source)
     if not sources:
@@ -84,7 +84,7 @@ def sides_by_language(line: str, inside: Field, options: DocumentOptions) -> tup
     return sources[0], targets[0] if targets else None, target, fields[-1].end
 
 
-def written(
+def written_line(
     line: str, source: Field, target: Field | None, name: str, end: int, results: tuple[UnitResult, ...]
 ) -> str:
     before, _, after = around(str(source.value))
@@ -111,7 +111,7 @@ def skip(line: str, at: int) -> int:
     return at
 
 
-def fields_of(line: str, at: int) -> list[Field]:
+def object_fields(line: str, at: int) -> list[Field]:
     """The fields of the object that begins at a place; ValueError where there is none."""
     value, _ = DECODER.raw_decode(line, at)
     if not isinstance(value, dict):

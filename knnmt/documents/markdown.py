@@ -14,7 +14,7 @@ from markdown_it.token import Token
 from knnmt.documents.content import UnitResult
 from knnmt.documents.document import DocumentOptions, Piece, Slot, SplicedDocument
 from knnmt.documents.html import html_pieces
-from knnmt.documents.markdown_inline import Spelling, guarded_start, parser, passage_of
+from knnmt.documents.markdown_inline import MarkdownSpelling, guarded_start, parser, passage_of
 from knnmt.documents.passages import Passage, slot_of
 from knnmt.scanning.encodings import MARK, open_text
 
@@ -115,12 +115,12 @@ def outlined(read: Callable[[], str]) -> Outline:
     ends = (line.end() for line in LINE.finditer(text) if line.group())
     sink, references = Sink(), dict[str, Any]()
     markdown = parser()
-    markdown.block.parse(normalised(text), markdown, references, sink)
+    markdown.block.parse(normal_text(text), markdown, references, sink)
     sink.append(Token("", "", 0))
     return Outline(before, text, array("q", chain([0], ends)), sink.blocks, references)
 
 
-def normalised(text: str) -> str:
+def normal_text(text: str) -> str:
     """The text as the parser takes it; the same object where that is how it stands."""
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
@@ -159,10 +159,10 @@ class Body:
             return
         children, in_table = self.inside(block.content), block.in_table
         brackets = any(child.type == "text" and ("[" in child.content or "]" in child.content) for child in children)
-        spelling = Spelling(in_table, region.line_break, brackets)
+        spelling = MarkdownSpelling(in_table, region.line_break, brackets)
         passage = passage_of(children, raw, spelling)
         slot = slot_of(passage, f"{self.name}: line {line}")
-        yield raw if slot is None else Slot(slot.units, partial(written, passage, in_table))
+        yield raw if slot is None else Slot(slot.units, partial(written_block, passage, in_table))
 
     # Places
 
@@ -244,7 +244,7 @@ def without_mark(content: str, at: int) -> str:
     return re.sub(r"\A\s*(?::[ \t]+)?", "", content) if at else content
 
 
-def written(passage: Passage, in_table: bool, results: tuple[UnitResult, ...]) -> str:
+def written_block(passage: Passage, in_table: bool, results: tuple[UnitResult, ...]) -> str:
     """The block's text, so that its first line begins and its last ends nothing else."""
     text = passage.written(iter(results))
     if text == passage.raw or in_table:

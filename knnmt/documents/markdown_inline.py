@@ -69,7 +69,7 @@ def with_places(rule: Rule) -> Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class MarkdownSpelling:
     """How plain text is written so that Markdown takes it for nothing else."""
 
     in_table: bool
@@ -101,7 +101,7 @@ class Spelling:
         return re.sub(r"(?<!\\)\|", r"\\|", text) if self.in_table else text
 
 
-def passage_of(children: list[Token], raw: str, spelling: Spelling) -> Passage:
+def passage_of(children: list[Token], raw: str, spelling: MarkdownSpelling) -> Passage:
     """The tokens of a block as a passage; `raw` is the block's text in the file."""
     tags, automatic = Tags(), False
     for token in children:
@@ -114,7 +114,7 @@ def passage_of(children: list[Token], raw: str, spelling: Spelling) -> Passage:
     return Passage(tags.content(), raw, spelling, tuple(tags.nested))
 
 
-def add(token: Token, tags: Tags, spelling: Spelling) -> None:
+def add(token: Token, tags: Tags, spelling: MarkdownSpelling) -> None:
     if token.type == "text":
         add_text(token.content, tags)
     elif token.type in ("text_special", "softbreak"):
@@ -144,7 +144,7 @@ def add_text(text: str, tags: Tags) -> None:
     tags.text(text[done:])
 
 
-def add_close(token: Token, tags: Tags, spelling: Spelling) -> None:
+def add_close(token: Token, tags: Tags, spelling: MarkdownSpelling) -> None:
     """The end of a link: `](address "title")`, or `][label]`, since a translated text no longer is the label."""
     key = token.type.removesuffix("_close")
     if key != "link":
@@ -159,7 +159,7 @@ def with_label(source: str, label: str) -> str:
     return f"][{label}]" if source in ("]", "][]") else source
 
 
-def add_image(token: Token, tags: Tags, spelling: Spelling) -> None:
+def add_image(token: Token, tags: Tags, spelling: MarkdownSpelling) -> None:
     """`![text](address "title")`: text and title are nested, if the text has no markup of its own."""
     source = token.meta["source"]
     label = token.content
@@ -170,14 +170,14 @@ def add_image(token: Token, tags: Tags, spelling: Spelling) -> None:
     nest_title(tags, place, spelling)
 
 
-def nest_title(tags: Tags, place: int, spelling: Spelling) -> None:
+def nest_title(tags: Tags, place: int, spelling: MarkdownSpelling) -> None:
     markup = tags.markup_at(place)
     title = TITLE.search(markup)
     if title is not None and title.group(1)[1:-1].strip():
         nest(tags, place, title.start(1) + 1, title.end(1) - 1, title.group(1)[1:-1], spelling, title.group(1)[-1])
 
 
-def nest(tags: Tags, place: int, start: int, end: int, raw: str, spelling: Spelling, quote: str = "") -> None:
+def nest(tags: Tags, place: int, start: int, end: int, raw: str, spelling: MarkdownSpelling, quote: str = "") -> None:
     text = spelled_out(raw.replace(spelling.line_break, "\n"))
     passage = Passage((" ".join(text.split()),), tags.markup_at(place)[start:end], Quoted(spelling, quote))
     tags.nest(place, start, end, passage)
@@ -192,7 +192,7 @@ def spelled_out(raw: str) -> str:
 class Quoted:
     """The spelling of a title or of an image's text."""
 
-    spelling: Spelling
+    spelling: MarkdownSpelling
     quote: str
 
     def __call__(self, text: str) -> str:
@@ -202,7 +202,7 @@ class Quoted:
         return written
 
 
-def add_html(markup: str, tags: Tags, spelling: Spelling) -> None:
+def add_html(markup: str, tags: Tags, spelling: MarkdownSpelling) -> None:
     match = HTML_TAG.match(markup)
     written = spelling.markup(markup)
     if match is None or match.group(2).lower() in VOID or markup.endswith("/>"):

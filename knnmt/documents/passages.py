@@ -81,10 +81,10 @@ def spliced(text: str, changes: list[tuple[int, int, str]]) -> str:
 def slot_of(passage: Passage, place: str, *, context: str | None = None) -> Slot | None:
     """A slot that the passage fills; None where it has nothing to translate."""
     units = tuple(DocumentUnit(0, part.content, place, context) for part in passage.parts())
-    return Slot(units, partial(filled, passage)) if units else None
+    return Slot(units, partial(passage_text, passage)) if units else None
 
 
-def filled(passage: Passage, results: tuple[UnitResult, ...]) -> str:
+def passage_text(passage: Passage, results: tuple[UnitResult, ...]) -> str:
     return passage.written(iter(results))
 
 

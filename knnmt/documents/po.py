@@ -32,10 +32,10 @@ def open_po(path: Path, options: DocumentOptions) -> SplicedDocument:
 def header_of(file: EncodedFile) -> dict[str, str]:
     """The fields of the first entry, if it is a header."""
     first = next(read_entries(file.lines(), str(file.path)))
-    return fields_of(first.text_of("msgstr") or "") if first.is_header else {}
+    return header_fields(first.text_of("msgstr") or "") if first.is_header else {}
 
 
-def fields_of(text: str) -> dict[str, str]:
+def header_fields(text: str) -> dict[str, str]:
     matches = [FIELD.fullmatch(line) for line in text.split("\n")]
     return {match.group(1): match.group(2) for match in matches if match}
 

@@ -41,7 +41,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """The cells as they stand in the file, and the line end after them."""
 
     number: int  # of its first line
@@ -83,23 +83,23 @@ class Table:
             else:
                 yield self.piece(row, columns)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TableRow]:
         rows = quoted_rows(self.file, self.separator) if self.quoted else plain_rows(self.file)
         for at, row in enumerate(rows):
             if at == 0 and row.cells[0].startswith(MARK):
-                yield Row(row.number, [row.cells[0][1:], *row.cells[1:]], row.end, MARK)
+                yield TableRow(row.number, [row.cells[0][1:], *row.cells[1:]], row.end, MARK)
             else:
                 yield row
 
     # Columns
 
-    def names(self, row: Row) -> list[str]:
+    def names(self, row: TableRow) -> list[str]:
         return [self.value(cell).strip() for cell in row.cells]
 
-    def has_header(self, row: Row) -> bool:
+    def has_header(self, row: TableRow) -> bool:
         return self.named_columns(row) is not None
 
-    def columns_of(self, row: Row) -> Columns:
+    def columns_of(self, row: TableRow) -> Columns:
         found = self.named_columns(row)
         if found is not None:
             return found
@@ -108,7 +108,7 @@ class Table:
             raise DocumentError(f"{self.place(row)} has {counted(row.cells, self.separator)} and no header; {hint}")
         return Columns(0, 1 if len(row.cells) == 2 else None, len(row.cells))
 
-    def named_columns(self, row: Row) -> Columns | None:
+    def named_columns(self, row: TableRow) -> Columns | None:
         """The columns that a header names: as chosen, as `source` and `target`, or by language."""
         names = self.names(row)
         if self.options.columns is not None:
@@ -121,7 +121,7 @@ class Table:
             return self.checked(Columns(lower.index("source"), to, len(names), "target"), row)
         return self.language_columns(names, row)
 
-    def language_columns(self, names: list[str], row: Row) -> Columns | None:
+    def language_columns(self, names: list[str], row: TableRow) -> Columns | None:
         source, target = self.options.source_lang, self.options.target_lang
         if source is None or target is None:
             return None
@@ -131,23 +131,23 @@ class Table:
             return None
         return self.checked(Columns(sources[0], targets[0] if targets else None, len(names), target), row)
 
-    def checked(self, columns: Columns, row: Row) -> Columns:
+    def checked(self, columns: Columns, row: TableRow) -> Columns:
         if columns.source == columns.target:
             raise DocumentError(f"{self.place(row)}: one column is chosen for both sides")
         return columns
 
-    def header(self, row: Row, columns: Columns) -> str:
+    def header(self, row: TableRow, columns: Columns) -> str:
         if columns.target is not None:
             return row.written(self.separator)
         name = self.spelled(columns.new_name or "", row.cells[columns.source])
-        return Row(row.number, [*row.cells, name], row.end, row.before).written(self.separator)
+        return TableRow(row.number, [*row.cells, name], row.end, row.before).written(self.separator)
 
     # Rows
 
-    def place(self, row: Row) -> str:
+    def place(self, row: TableRow) -> str:
         return f"{self.file.path}: line {row.number}"
 
-    def piece(self, row: Row, columns: Columns) -> Piece:
+    def piece(self, row: TableRow, columns: Columns) -> Piece:
         if len(row.cells) != columns.width:
             found = counted(row.cells, self.separator)
             raise DocumentError(f"{self.place(row)} has {found} instead of {columns.width}")
@@ -159,22 +159,22 @@ class Table:
         unit = DocumentUnit(0, (source,), self.place(row), None, old, has_lines=True)
         return Slot((unit,), partial(self.written, row, columns))
 
-    def written(self, row: Row, columns: Columns, results: tuple[UnitResult, ...]) -> str:
+    def written(self, row: TableRow, columns: Columns, results: tuple[UnitResult, ...]) -> str:
         raw = row.cells[columns.source]
         before, _, after = around(self.text_of(raw))
         text = before + plain_text(results[0].target) + after
         cell = self.spelled(self.guarded(text, raw), raw)
         return self.with_target(row, columns, cell).written(self.separator)
 
-    def with_target(self, row: Row, columns: Columns, cell: str | None) -> Row:
+    def with_target(self, row: TableRow, columns: Columns, cell: str | None) -> TableRow:
         """The row with another target; None leaves the one that it has."""
         if columns.target is None:
-            return Row(row.number, [*row.cells, cell or ""], row.end, row.before)
+            return TableRow(row.number, [*row.cells, cell or ""], row.end, row.before)
         if cell is None:
             return row
         cells = [*row.cells]
         cells[columns.target] = cell
-        return Row(row.number, cells, row.end, row.before)
+        return TableRow(row.number, cells, row.end, row.before)
 
     # Cells
 
@@ -205,10 +205,10 @@ def line_end_of(line: str) -> str:
     return line[len(line.rstrip("\r\n")) :]
 
 
-def plain_rows(file: EncodedFile) -> Iterator[Row]:
+def plain_rows(file: EncodedFile) -> Iterator[TableRow]:
     for number, line in enumerate(file.lines(), start=1):
         end = line_end_of(line)
-        yield Row(number, line[: len(line) - len(end)].split("\t"), end)
+        yield TableRow(number, line[: len(line) - len(end)].split("\t"), end)
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class Pending:
     size: int = 0
 
 
-def quoted_rows(file: EncodedFile, separator: str) -> Iterator[Row]:
+def quoted_rows(file: EncodedFile, separator: str) -> Iterator[TableRow]:
     """Rows of CSV; a quoted cell may go on over several lines."""
     row = Pending(1)
     for number, line in enumerate(file.lines(), start=1):
@@ -230,7 +230,7 @@ def quoted_rows(file: EncodedFile, separator: str) -> Iterator[Row]:
             raise DocumentError(f"{file.path}: the row at line {row.number} is longer than {LONGEST >> 20} MB")
         end = add_line(row, line, separator, f"{file.path}: line {number}")
         if end is not None:
-            yield Row(row.number, row.cells, end)
+            yield TableRow(row.number, row.cells, end)
             row = Pending(number + 1)
     if row.quoted:
         raise DocumentError(f"{file.path}: line {row.number} is not CSV: a quote is not closed")

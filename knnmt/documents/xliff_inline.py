@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from knnmt.documents.passages import Passage, Tags
 from knnmt.errors import DocumentError
-from knnmt.scanning.xml_text import Node, Spelling, resolved
+from knnmt.scanning.xml_text import Node, XmlSpelling, resolved
 from knnmt.text.xliff import is_protected
 
 PAIRED = ("g", "pc", "mrk")  # elements around text
@@ -24,14 +24,14 @@ class SideReader:
 
     def passage(self, node: Node) -> Passage:
         raw = self.text[node.opened : node.closed]
-        return self.passage_of(node, Spelling.of(raw))
+        return self.passage_of(node, XmlSpelling.of(raw))
 
-    def passage_of(self, node: Node, spelling: Spelling) -> Passage:
+    def passage_of(self, node: Node, spelling: XmlSpelling) -> Passage:
         tags = Tags()
         self.add_inside(node, tags, spelling)
         return Passage(tags.content(), self.text[node.opened : node.closed], spelling, tuple(tags.nested))
 
-    def add_inside(self, node: Node, tags: Tags, spelling: Spelling) -> None:
+    def add_inside(self, node: Node, tags: Tags, spelling: XmlSpelling) -> None:
         done = node.opened
         for child in protected_stretches(node.children):
             tags.text(self.plain(self.text[done : child.start]))
@@ -46,7 +46,7 @@ class SideReader:
         except KeyError as error:
             raise DocumentError(f"{self.place} uses the entity {error}; entities are not resolved") from error
 
-    def add(self, node: Node, tags: Tags, spelling: Spelling) -> None:
+    def add(self, node: Node, tags: Tags, spelling: XmlSpelling) -> None:
         markup = self.text[node.start : node.end]
         if node.kind == "cdata":
             tags.text(markup[9:-3].replace("\r\n", "\n"))
@@ -55,7 +55,7 @@ class SideReader:
         elif node.kind == "start":
             self.add_element(node, markup, tags, spelling)
 
-    def add_element(self, node: Node, markup: str, tags: Tags, spelling: Spelling) -> None:
+    def add_element(self, node: Node, markup: str, tags: Tags, spelling: XmlSpelling) -> None:
         if node.own and node.name in PAIRED and not node.is_empty and not is_protected(node):
             key = f"element {node.start}"
             tags.open(node.tag, key)
@@ -66,7 +66,7 @@ class SideReader:
         if node.own and node.name in CODES:
             self.add_subflows(node, tag, node.start, tags, spelling)
 
-    def add_subflows(self, node: Node, tag: int, start: int, tags: Tags, spelling: Spelling) -> None:
+    def add_subflows(self, node: Node, tag: int, start: int, tags: Tags, spelling: XmlSpelling) -> None:
         """Text inside code, such as a footnote's: each is a passage of its own."""
         for child in node.children:
             if child.own and child.name == "sub" and not child.is_empty:

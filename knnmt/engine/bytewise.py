@@ -16,7 +16,7 @@ def has_bytes(device: torch.device) -> bool:
     return device.type == "cpu" and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
-def pack(weight: torch.Tensor) -> Any:
+def pack_bytes(weight: torch.Tensor) -> Any:
     """Weights [outputs, dimension] in int8, with a scale for each output."""
     scales = weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / HIGHEST_BYTE
     zeros = torch.zeros(len(weight), dtype=torch.long)

@@ -22,7 +22,7 @@ def objection_to(weight: torch.Tensor) -> str | None:
     return found or (None if torch.equal(weight.half().float(), weight) else "the weights are no halves")
 
 
-def pack(weight: torch.Tensor, bias: torch.Tensor) -> Any:
+def pack_halves(weight: torch.Tensor, bias: torch.Tensor) -> Any:
     """Weights [outputs, dimension] in half precision, and the bias, [outputs]."""
     return torch.ops.quantized.linear_prepack_fp16(weight, bias)
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from knnmt.engine import halves
-from knnmt.engine.bytewise import by_bytes, pack
+from knnmt.engine.bytewise import by_bytes, pack_bytes
 from knnmt.packed_weights import PackedWeights, WeightSums, can_be_packed
 from knnmt.switches import left_out
 
@@ -129,7 +129,7 @@ class Projection:
     def logits(self, states: torch.Tensor) -> AllLogits:
         if len(states) <= FEW and self.objection_to_halves is None:
             if self.in_halves is None:
-                self.in_halves = halves.pack(*self.in_whole_chunks())
+                self.in_halves = halves.pack_halves(*self.in_whole_chunks())
             return AllLogits(halves.by_halves(states, self.in_halves), self.weight.shape[0])
         if self.is_packed:
             self.packed = self.packed or PackedWeights(*self.in_whole_chunks())
@@ -149,7 +149,7 @@ class Projection:
     def rough_logits(self, states: torch.Tensor) -> AllLogits:
         """Logits with errors of about one per cent."""
         if self.in_bytes is None:
-            self.in_bytes = pack(self.weight)
+            self.in_bytes = pack_bytes(self.weight)
         room = self.room_for(len(states))
         product, scales = by_bytes(states, self.in_bytes)
         torch.addcmul(self.bias, product, scales, out=room[:, : len(self.weight)])

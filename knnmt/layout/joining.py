@@ -15,7 +15,7 @@ from knnmt.arrays import Array, starts
 from knnmt.files import reading
 from knnmt.layout.bitmaps import as_array
 from knnmt.layout.hashes import order_of
-from knnmt.layout.older_formats import filled
+from knnmt.layout.older_formats import with_later_fields
 from knnmt.layout.part_files import KINDS, ORDER, PAIRS, PartFiles, map_file
 from knnmt.layout.parts import MOST_PACKED, SEGMENT_SCHEMA, place_packed, place_part
 from knnmt.layout.records import HASHES, PartRecord
@@ -133,7 +133,7 @@ def dated(table: Any, part: PartRecord) -> Any:
     from pyarrow import compute
 
     if "metadata" not in table.column_names:  # in the first format
-        table = arrow.Table.from_pylist([filled(row) for row in table.to_pylist()], schema=SEGMENT_SCHEMA)
+        table = arrow.Table.from_pylist([with_later_fields(row) for row in table.to_pylist()], schema=SEGMENT_SCHEMA)
     own = table.column("created")
     created = compute.if_else(compute.equal(own, ""), part.created, own)
     at = table.schema.get_field_index("created")

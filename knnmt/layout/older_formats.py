@@ -21,7 +21,7 @@ def as_second(record: dict[str, Any]) -> dict[str, Any]:
     return rest | new | {"parts": parts, "indexes": [index], "format": 2}
 
 
-def filled(row: dict[str, Any]) -> dict[str, Any]:
+def with_later_fields(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table of sentence pairs with the fields that came later."""
     later: dict[str, Any] = {"created": "", "metadata": []}
     return later | {name: value for name, value in row.items() if name != "segment"}

@@ -63,9 +63,11 @@ def draw_panel(axes: Any, sweep: Sweep, axis: str, axis_lines: Sequence[Sequence
     for points in axis_lines:
         rows = [sweep.results[point] for point in points]
         heights = [getattr(row, measure) for row in rows]
-        axes.plot([place_of(row, axis) for row in rows], heights, marker="o", label=label_of(axis, points, axis_lines))
+        axes.plot(
+            [along_axis(row, axis) for row in rows], heights, marker="o", label=label_of(axis, points, axis_lines)
+        )
     draw_model_alone(axes, sweep, axis, measure)
-    values = sorted({place_of(sweep.results[point], axis) for points in axis_lines for point in points})
+    values = sorted({along_axis(sweep.results[point], axis) for points in axis_lines for point in points})
     set_scale(axes, values)
     axes.grid(alpha=0.3)
     if measure == "bleu":
@@ -92,7 +94,7 @@ def draw_model_alone(axes: Any, sweep: Sweep, axis: str, measure: str) -> None:
     axes.plot(beams, [getattr(sweep.alone(beam), measure) for beam in beams], marker="o", **style)
 
 
-def place_of(row: Row, axis: str) -> float:
+def along_axis(row: Row, axis: str) -> float:
     """The x value of a row. For sizes it is the number of entries."""
     return float(getattr(row, "entries" if axis == "size" else axis))
 

@@ -94,7 +94,7 @@ def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
     marked: dict[tuple[int, int], JudgedSetting] = {}
     for candidate in tuning.candidates:
         if not candidate.is_learned and not candidate.is_alone:
-            place = (place_of(tuning, candidate, across), place_of(tuning, candidate, upwards))
+            place = (step_along(tuning, candidate, across), step_along(tuning, candidate, upwards))
             marked.setdefault(place, candidate)
     for (column, row), candidate in marked.items():
         chosen = candidate is tuning.chosen
@@ -108,5 +108,5 @@ def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
         )  # fmt: skip
 
 
-def place_of(tuning: Tuning, candidate: JudgedSetting, axis: str) -> int:
+def step_along(tuning: Tuning, candidate: JudgedSetting, axis: str) -> int:
     return list(values_along(tuning, axis)).index(getattr(candidate.settings.fixed, axis))

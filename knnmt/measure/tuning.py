@@ -175,14 +175,14 @@ def choose(jury: Jury, candidates: Sequence[JudgedSetting], *, show_progress: bo
     heads = sum(candidate.is_learned for candidate in candidates)
     with progress_bar("decoding", work_of(rounds, len(candidates), heads), show=show_progress) as advance:
         for sentences, places in rounds:
-            judged = best_first(jury.judge(candidate, sentences, advance) for candidate in staying)
+            judged = by_bleu(jury.judge(candidate, sentences, advance) for candidate in staying)
             fixed = [candidate for candidate in judged if not candidate.is_learned]
             learned = [candidate for candidate in judged if candidate.is_learned]
-            staying, left = best_first([*fixed[:places], *learned]), fixed[places:] + left
+            staying, left = by_bleu([*fixed[:places], *learned]), fixed[places:] + left
     return settled(staying) + left
 
 
-def best_first(candidates: Iterable[JudgedSetting]) -> list[JudgedSetting]:
+def by_bleu(candidates: Iterable[JudgedSetting]) -> list[JudgedSetting]:
     return sorted(candidates, key=lambda candidate: -(candidate.bleu or 0.0))
 
 

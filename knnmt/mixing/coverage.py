@@ -25,7 +25,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits well spread: multiplying by
 Hashes = NDArray[np.uint32]
 
 
-def hashes_of(tokens: Sequence[int]) -> list[Hashes]:
+def ngram_hashes(tokens: Sequence[int]) -> list[Hashes]:
     """The n-grams of a sentence as numbers, an array for each order; an n-gram that comes again is there again."""
     state = np.zeros(len(tokens), np.uint64)
     ids = np.asarray(tokens, np.uint64) + np.uint64(1)
@@ -49,7 +49,7 @@ class Coverage:
         """Take in sentences, given as tokens without those that every sentence has."""
         block: list[Hashes] = []
         for tokens in sources:
-            block.append(np.unique(np.concatenate(hashes_of(tokens))))
+            block.append(np.unique(np.concatenate(ngram_hashes(tokens))))
             if len(block) >= SENTENCES_AT_ONCE:
                 self._take(block)
                 block = []
@@ -75,7 +75,7 @@ class Coverage:
         known = self.again if without_itself else self.seen
         return [
             sum(map(known.__contains__, order.tolist())) / len(order) if len(order) else 0.0
-            for order in hashes_of(tokens)
+            for order in ngram_hashes(tokens)
         ]
 
     def to_bytes(self) -> bytes:

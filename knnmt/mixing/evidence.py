@@ -71,5 +71,5 @@ class Evidence:
         return torch.zeros_like(weights).scatter_add(1, self.groups, weights)
 
 
-def joined(parts: list[Evidence]) -> Evidence:
+def joined_evidence(parts: list[Evidence]) -> Evidence:
     return Evidence(**{one.name: torch.cat([getattr(part, one.name) for part in parts]) for one in fields(Evidence)})

@@ -47,7 +47,7 @@ class HeadMixer:
         return self.head.foreseen(best, signals.to(best.device)) >= self.worth
 
     def mixture(self, found: Neighbours, ranking: Ranking, logits: torch.Tensor, signals: torch.Tensor) -> Mixture:
-        evidence = Evidence.of(padded(found), ranking, wider(logits), signals, self.variance)
+        evidence = Evidence.of(padded(found), ranking, padded_logits(logits), signals, self.variance)
         judged = self.head(evidence)
         found_of_each = logits.shape[1]  # a small memory has fewer than the head expects
         tokens, weights = evidence.tokens[:, :found_of_each], judged.weights[:, :found_of_each]
@@ -65,7 +65,7 @@ def padded(found: Neighbours) -> Neighbours:
     return found.beside(none)
 
 
-def wider(logits: torch.Tensor) -> torch.Tensor:
+def padded_logits(logits: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(logits, (0, max(0, NEIGHBOURS - logits.shape[1])), value=-torch.inf)
 
 

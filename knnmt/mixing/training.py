@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from knnmt.mixing.evidence import Evidence, joined
+from knnmt.mixing.evidence import Evidence, joined_evidence
 from knnmt.mixing.fixed import mixed_likelihoods, neighbour_shares
 from knnmt.mixing.heads import HEADS, Head, Judgement, LearnedHead, RobustHead, gate_features, normalised
 
@@ -48,7 +48,7 @@ class Foreign:
 def all_seen(parts: Sequence[Seen]) -> Seen:
     """The rows of several texts; no two of their sentences have the same number."""
     return Seen(
-        joined([part.evidence for part in parts]),
+        joined_evidence([part.evidence for part in parts]),
         torch.cat([part.hits for part in parts]),
         torch.cat([part.model for part in parts]),
         renumbered([part.sentences for part in parts]),
@@ -56,7 +56,7 @@ def all_seen(parts: Sequence[Seen]) -> Seen:
 
 
 def all_foreign(parts: Sequence[Foreign]) -> Foreign:
-    return Foreign(joined([part.evidence for part in parts]), renumbered([part.sentences for part in parts]))
+    return Foreign(joined_evidence([part.evidence for part in parts]), renumbered([part.sentences for part in parts]))
 
 
 def renumbered(parts: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -15,7 +15,7 @@ SPACE = "␣"
 PIECE_SPACE = "▁"  # how SentencePiece writes a space
 
 
-def written(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int]:
+def characters_written(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int]:
     """How many characters of `text` stand after each prefix of its tokens, the empty one too: [tokens + 1].
 
     Text that normalisation changed before it became tokens is matched with what they decode to.
@@ -68,7 +68,7 @@ def places(decoded: str, text: str) -> Callable[[int], int]:
 
 
 def words_of(text: str, ends: Sequence[int]) -> list[list[int]]:
-    """The tokens of each word, by their positions, from what `written` gave.
+    """The tokens of each word, by their positions, from what `characters_written` gave.
 
     A token without text of its own, such as a lone space or the first byte of a character, goes with what follows it;
     where nothing follows, as after the end token, it belongs to no word.

@@ -64,7 +64,7 @@ class Lookup:
     def near(self, text: str, *, least: float = LEAST, most: int = 5, side: Side = "source") -> list[Hit]:
         """The pairs whose source is most like a text, best first."""
         hits = [hit for memory in self.memories for hit in memory.near(one_line(text), side, least, most)]
-        return best_first(hits, most)
+        return by_percent(hits, most)
 
     def concordance(self, text: str, *, least: float = LEAST, most: int = 20) -> list[Hit]:
         """Pairs of which one side is similar to a text or contains something similar; whole sides first, best first."""
@@ -75,7 +75,7 @@ class Lookup:
         parts = [hit for memory in self.memories for side in SIDES for hit in memory.holding(text, side, least, most)]
         known = {(hit.store, hit.segment.segment) for hit in whole}
         others = [hit for hit in parts if (hit.store, hit.segment.segment) not in known]
-        return one_each([*best_first(whole, most), *best_first(others, most)])[:most]
+        return one_each([*by_percent(whole, most), *by_percent(others, most)])[:most]
 
 
 class StoreTexts:
@@ -131,7 +131,7 @@ class StoreTexts:
             block = chosen[first : first + COMPARED_AT_ONCE]
             if len(best) == most and bounds[block[0]] < best[-1].percent:
                 break
-            best = best_first([*best, *self.compared(text, side, np.sort(block), least)], most)
+            best = by_percent([*best, *self.compared(text, side, np.sort(block), least)], most)
         return best
 
     def compared(self, text: str, side: Side, numbers: Numbers, least: float) -> Iterator[Hit]:
@@ -151,7 +151,7 @@ class StoreTexts:
         numbers = np.flatnonzero(holds)[-most:]
         if not len(numbers):
             numbers = self.perhaps_holding(text, side, least)
-        return best_first([*self.in_part(text, side, numbers, least)], most)
+        return by_percent([*self.in_part(text, side, numbers, least)], most)
 
     def perhaps_holding(self, text: str, side: Side, least: float) -> Numbers:
         """Texts that have nearly all characters of a text, the likeliest ones at most."""
@@ -180,7 +180,7 @@ def has_context(pair: StoredSegment, context: str | None) -> bool:
     return context is not None and any(pair.metadata.get(name) == context for name in CONTEXTS)
 
 
-def best_first(hits: Sequence[Hit], most: int) -> list[Hit]:
+def by_percent(hits: Sequence[Hit], most: int) -> list[Hit]:
     """The highest percentages first; of equals, the newest."""
     newest = sorted(hits, key=lambda hit: (hit.segment.moment, hit.segment.segment), reverse=True)
     return sorted(newest, key=lambda hit: -hit.percent)[:most]

@@ -123,7 +123,7 @@ def share(name: Any, make: Callable[[], Kind]) -> Kind:
     return found
 
 
-def wider(index: Any) -> int:
+def times_fetched(index: Any) -> int:
     """How many times k are fetched by codes, if there are keys for rescoring."""
     return max(WIDER, wider_of(index))
 
@@ -218,7 +218,7 @@ class IndexedEntries:
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         if assigned is None and self.probing is not None:
             assigned = self.probing.assign(queries)
-        wanted = min(wider(self.index) * k if self.has_keys else k, self.entries)
+        wanted = min(times_fetched(self.index) * k if self.has_keys else k, self.entries)
         codes, entries = nearest_of(lambda rows, most: self.found(queries, rows, most, assigned), wanted, self.entries)
         entries = self.numbered(entries)
         return Candidates(codes, self.distances_by_keys(queries, entries) if self.has_keys else codes, entries)

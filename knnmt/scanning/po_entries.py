@@ -69,7 +69,7 @@ class Entry:
         """The entry with new lines for its `msgstr`, its mark, and comments that keep what was replaced."""
         end = self.line_end
         forms = self.forms
-        before = marked([*self.lines[: forms[0].first]], fuzzy=fuzzy, previous=[*previous], line_end=end)
+        before = with_flag([*self.lines[: forms[0].first]], fuzzy=fuzzy, previous=[*previous], line_end=end)
         new = end.join(statements) + (end if self.lines[forms[-1].end - 1].endswith("\n") else "")
         return "".join([*before, new, *self.lines[forms[-1].end :]])
 
@@ -78,7 +78,7 @@ def split_flags(line: str) -> list[str]:
     return [flag.strip() for flag in line[2:].split(",") if flag.strip()]
 
 
-def marked(lines: list[str], *, fuzzy: bool, previous: list[str], line_end: str) -> list[str]:
+def with_flag(lines: list[str], *, fuzzy: bool, previous: list[str], line_end: str) -> list[str]:
     """The lines before `msgstr` with the flag set or removed; comments go before all others."""
     places = [at for at, line in enumerate(lines) if line.startswith("#,")]
     has = any("fuzzy" in split_flags(lines[at]) for at in places)

@@ -98,7 +98,7 @@ def character_of(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class XmlSpelling:
     """How a stretch of XML spells its characters: as references where it does so, with its own line ends."""
 
     references: dict[str, str]
@@ -106,7 +106,7 @@ class Spelling:
     in_cdata: bool
 
     @classmethod
-    def of(cls, raw: str) -> "Spelling":
+    def of(cls, raw: str) -> "XmlSpelling":
         spelled = {character_of(name): f"&{name};" for name in REFERENCE.findall(raw) if is_known(name)}
         plain = set(REFERENCE.sub("", raw)) if spelled else set()
         references = {letter: reference for letter, reference in spelled.items() if letter not in plain}
@@ -223,10 +223,10 @@ def check(document: XmlText, seen: Seen) -> None:
             parser.Parse(text[start : start + BLOCK].encode())
         parser.Parse(b"", True)
     except (expat.ExpatError, UnicodeEncodeError) as error:
-        raise DocumentError(f"{document.path}: broken XML: {reason_of(error)}") from error
+        raise DocumentError(f"{document.path}: broken XML: {expat_reason(error)}") from error
 
 
-def reason_of(error: Exception) -> str:
+def expat_reason(error: Exception) -> str:
     if not isinstance(error, expat.ExpatError):
         return "it holds half a character"
     return f"{expat.ErrorString(error.code)} (line {error.lineno})"

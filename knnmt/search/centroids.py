@@ -134,12 +134,12 @@ def objection_to_codes(centroids: Keys) -> str | None:
     objections = {
         "KNNMT_PLAIN": left_out("centroids"),
         f"fewer than {MANY:,} clusters": len(centroids) < MANY,
-        "keys of few dimensions": pieces_of(centroids.shape[1]) < FEWEST_CODES,
+        "keys of few dimensions": code_pieces(centroids.shape[1]) < FEWEST_CODES,
     }
     return next((why for why, holds in objections.items() if holds), None)
 
 
-def pieces_of(dimension: int) -> int:
+def code_pieces(dimension: int) -> int:
     """The largest number of pieces, of at least four numbers each, that divides the dimension evenly."""
     return next(n for n in range(max(1, dimension // NUMBERS_A_CODE), 0, -1) if dimension % n == 0)
 
@@ -156,7 +156,7 @@ def objection_to_groups(centroids: Keys) -> str | None:
 def codes_of(centroids: Keys, held: Any) -> Iterator[Coded]:
     """The ways to find centroids by their codes, the fastest first."""
     dimension, engine = centroids.shape[1], cast(Any, faiss)
-    codes = engine.IndexPQFastScan(dimension, pieces_of(dimension), 4)
+    codes = engine.IndexPQFastScan(dimension, code_pieces(dimension), 4)
     codes.pq.cp.niter = ROUNDS
     codes.train(np.ascontiguousarray(centroids[:: max(1, len(centroids) // SAMPLE)]))
     if held is None:

@@ -15,7 +15,7 @@ from knnmt.release import __version__
 from knnmt.serve import documents, libretranslate, memories, metrics, other_shapes, pages, translations
 from knnmt.serve.calls import Server
 from knnmt.serve.guarding import Guard
-from knnmt.serve.openapi import described
+from knnmt.serve.openapi import openapi_document
 from knnmt.service.failures import ApiError
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -43,7 +43,7 @@ def make_app(server: Server, lifespan: Lifespan | None = None) -> FastAPI:
     app.exception_handler(HTTPException)(on_http_error)
     app.exception_handler(KnnmtError)(on_user_error)
     app.add_middleware(Guard, server=server)
-    app.openapi = lambda: described(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app
 
 

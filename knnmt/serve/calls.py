@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from knnmt.serve.fields import Fields, fields_of, key_in
+from knnmt.serve.fields import Fields, key_in, sent_fields
 from knnmt.serve.settings import LOOPBACK, ServerSettings, host_in
 from knnmt.service.access import Access, Gate
 from knnmt.service.answers import Answer, Task
@@ -120,7 +120,7 @@ class Caller:
 async def caller_of(request: Request, *, role: str = "translate", counted: bool = True, anyone: bool = False) -> Caller:
     """Read the request and let its sender in, or not. `anyone` needs no key, but a wrong one is told."""
     server: Server = request.app.state.server
-    fields = await fields_of(request)
+    fields = await sent_fields(request)
     key = key_in(request, fields)
     access = STRANGER if anyone and not key else server.gate.admit(key, counted=counted, elsewhere=elsewhere(request))
     access.need(role)

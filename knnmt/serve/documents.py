@@ -9,7 +9,7 @@ from starlette.responses import FileResponse, Response
 
 from knnmt.documents.content import plain_text
 from knnmt.serve.calls import Caller, Server, caller_of, while_connected
-from knnmt.serve.fields import number_in, text_of
+from knnmt.serve.fields import number_in, sent_text
 from knnmt.serve.uploads import received
 from knnmt.service.failures import ApiError, BadRequest
 from knnmt.service.jobs import Job, State, is_doubtful
@@ -57,7 +57,7 @@ class DoubtfulUnit(BaseModel):
     flags: list[str]
 
 
-class Report(BaseModel):
+class DocumentReport(BaseModel):
     """Totals, and the units that somebody should look at, the least certain first."""
 
     document: DocumentState
@@ -92,11 +92,11 @@ async def result(request: Request, identity: str) -> Response:
 
 
 @router.get("/{identity}/report")
-async def report(request: Request, identity: str) -> Report:
+async def report(request: Request, identity: str) -> DocumentReport:
     """What a person should look at first."""
     caller = await caller_of(request, counted=False)
     job = caller.jobs.job(identity, caller.access)
-    return Report(document=state_of(job), doubtful=await asyncio.to_thread(doubtful, caller, job))
+    return DocumentReport(document=state_of(job), doubtful=await asyncio.to_thread(doubtful, caller, job))
 
 
 @router.delete("/{identity}")
@@ -159,7 +159,7 @@ def stores_in(caller: Caller) -> list[str] | None:
 
 
 def pair_for(caller: Caller, text: str, stores: list[str] | None) -> LanguagePair:
-    source, target = text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")
+    source, target = sent_text(caller.fields, "source", AUTO), sent_text(caller.fields, "target")
     return caller.service.pair(caller.access, source, target, text, stores)
 
 

@@ -22,9 +22,9 @@ MOST_FIELDS = 1_000
 Fields = dict[str, Any]
 
 
-async def fields_of(request: Request) -> Fields:
+async def sent_fields(request: Request) -> Fields:
     """Everything that was sent, the body before the query; a name that comes again becomes a list."""
-    fields = joined(pairs_in(request.scope["query_string"]))
+    fields = grouped(pairs_in(request.scope["query_string"]))
     fields.update(await body_fields(request))
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -44,7 +44,7 @@ def text_in(encoded: bytes) -> str:
         return encoded.decode("latin-1")
 
 
-def joined(items: list[tuple[str, Any]]) -> Fields:
+def grouped(items: list[tuple[str, Any]]) -> Fields:
     fields: Fields = {}
     for name, value in items:
         if name in fields:
@@ -60,7 +60,7 @@ async def body_fields(request: Request) -> Fields:
         return await multipart_fields(request)
     body = (await request.body()).strip()
     if kind == "application/x-www-form-urlencoded" and not body.startswith(b"{"):  # `curl -d` says so of JSON too
-        return joined(pairs_in(body))
+        return grouped(pairs_in(body))
     return json_fields(body) if body else {}
 
 
@@ -84,7 +84,7 @@ async def multipart_fields(request: Request) -> Fields:
         if isinstance(error, TooLarge | ClientDisconnect):
             raise
         raise BadRequest("Invalid request: the body is not multipart/form-data") from error
-    return joined(form.multi_items())
+    return grouped(form.multi_items())
 
 
 def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
@@ -107,7 +107,7 @@ def key_in_address(encoded: str) -> str | None:
     return password or user or None
 
 
-def text_of(fields: Fields, name: str, default: str | None = None) -> str:
+def sent_text(fields: Fields, name: str, default: str | None = None) -> str:
     """A text; where there is a default, an empty one counts as absent."""
     value = fields.get(name)
     if value is None or (value == "" and default is not None):
@@ -119,14 +119,14 @@ def text_of(fields: Fields, name: str, default: str | None = None) -> str:
     return check_text(value, name)
 
 
-def texts_of(fields: Fields, name: str) -> tuple[list[str], bool]:
+def sent_texts(fields: Fields, name: str) -> tuple[list[str], bool]:
     """One text or several, and whether it was a list."""
     value = fields.get(name)
     if isinstance(value, list):
         if not all(isinstance(one, str) for one in value):
             raise BadRequest(f"Invalid request: {name} must be text or a list of texts")
         return [check_text(one, name) for one in value], True
-    return [text_of(fields, name)], False
+    return [sent_text(fields, name)], False
 
 
 def check_text(text: str, name: str) -> str:

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from knnmt.serve.calls import Caller, caller_of
-from knnmt.serve.fields import number_of, text_of, texts_of
+from knnmt.serve.fields import number_of, sent_text, sent_texts
 from knnmt.serve.openapi import sent, text
 from knnmt.service.answers import Task
 from knnmt.service.corrections import Correction
 from knnmt.service.failures import BadRequest
 from knnmt.service.jobs import ENDINGS
-from knnmt.service.languages import detect, name_of
+from knnmt.service.languages import detect, language_name
 from knnmt.service.service import AUTO
 from knnmt.text.languages import base_language
 
@@ -70,7 +70,7 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
         "filesTranslation": True,
         "frontendTimeout": 500,
         "keyRequired": server.gate.keys is not None,
-        "language": {side: {"code": code, "name": name_of(code)} for side, code in named.items()},
+        "language": {side: {"code": code, "name": language_name(code)} for side, code in named.items()},
         "suggestions": any(engine.stores for engine in service.shelf.engines.values()),
         "supportedFilesFormat": list(ENDINGS),
     }
@@ -88,7 +88,7 @@ async def languages(request: Request) -> list[Language]:
 async def translate(request: Request) -> Translated:
     """One text or several; a list is answered by a list of the same length and order."""
     caller = await caller_of(request)
-    texts, listed = texts_of(caller.fields, "q")
+    texts, listed = sent_texts(caller.fields, "q")
     caller.service.check_size(texts)
     answered = echoed(caller, texts) or await translated(caller, texts)
     one = answered if listed else {name: value[0] for name, value in answered.items()}
@@ -97,17 +97,17 @@ async def translate(request: Request) -> Translated:
 
 def echoed(caller: Caller, texts: list[str]) -> dict[str, list[Any]] | None:
     """The texts themselves, for a pair of languages that the server was told to answer so."""
-    asked = [text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")]
+    asked = [sent_text(caller.fields, "source", AUTO), sent_text(caller.fields, "target")]
     pair = "-".join(base_language(code) for code in asked)
     return {"translatedText": texts} if pair in caller.server.settings.echo else None
 
 
 async def translated(caller: Caller, texts: list[str]) -> dict[str, list[Any]]:
     fields = caller.fields
-    form = text_of(fields, "format", "text")
+    form = sent_text(fields, "format", "text")
     if form not in FORMATS:
         raise BadRequest(f"{form} format is not supported")
-    source, target = text_of(fields, "source", AUTO), text_of(fields, "target")
+    source, target = sent_text(fields, "source", AUTO), sent_text(fields, "target")
     pair = caller.service.pair(caller.access, source, target, "\n".join(texts))
     most = number_of(fields, "alternatives", 0, most=caller.service.limits.alternatives)
     scope = caller.service.scope(caller.access, pair.engine)
@@ -125,8 +125,8 @@ async def translated(caller: Caller, texts: list[str]) -> dict[str, list[Any]]:
 async def suggest(request: Request) -> dict[str, bool]:
     """A correction: `s` is what the translation of `q` is to be, from now on."""
     caller = await caller_of(request, role="correct")
-    source, target = text_of(caller.fields, "source", AUTO), text_of(caller.fields, "target")
-    known, better = text_of(caller.fields, "q"), text_of(caller.fields, "s")
+    source, target = sent_text(caller.fields, "source", AUTO), sent_text(caller.fields, "target")
+    known, better = sent_text(caller.fields, "q"), sent_text(caller.fields, "s")
     caller.service.check_size([known, better])
     pair = caller.service.pair(caller.access, source, target, known)
     correction = Correction(known, better, {}, caller.access.filters)
@@ -138,7 +138,7 @@ async def suggest(request: Request) -> dict[str, bool]:
 async def detect_language(request: Request) -> list[Likely]:
     """The languages that a text may be in, the likeliest first."""
     caller = await caller_of(request)
-    given = text_of(caller.fields, "q")
+    given = sent_text(caller.fields, "q")
     caller.service.check_size([given])
     likely = [(code, share) for code, share in detect(given)[:5] if share >= 0.01 and given.strip()]
     return [Likely(language=code, confidence=round(100 * share, 1)) for code, share in likely]

@@ -104,10 +104,10 @@ async def memories(request: Request) -> list[MemoryInfo]:
     """The memories that the key may see."""
     caller = await caller_of(request)
     known = [(engine, one) for engine, one in caller.service.shelf.stores() if caller.access.sees(one.name)]
-    return [await asyncio.to_thread(described, caller, engine, shelved) for engine, shelved in known]
+    return [await asyncio.to_thread(memory_info, caller, engine, shelved) for engine, shelved in known]
 
 
-def described(caller: Caller, engine: Engine, shelved: Shelved) -> MemoryInfo:
+def memory_info(caller: Caller, engine: Engine, shelved: Shelved) -> MemoryInfo:
     view = caller.service.shelf.view(caller.service.scope(caller.access, engine, stores=[shelved.name]))
     shown = view.shown[0]
     return MemoryInfo(
@@ -255,12 +255,12 @@ async def export(
     record = shown.store.manifest.model
     languages = (record.source_lang, record.target_lang)
     await asyncio.to_thread(
-        lambda: write_memory(file, map(plain, chosen_segments(shown.store, shown.filters)), languages)
+        lambda: write_memory(file, map(without_undo, chosen_segments(shown.store, shown.filters)), languages)
     )
     return FileResponse(file, filename=file.name, background=BackgroundTask(folder.cleanup))
 
 
-def plain(segment: Segment) -> Segment:
+def without_undo(segment: Segment) -> Segment:
     """Without what only undoing needs."""
     return replace(segment, metadata={name: value for name, value in segment.metadata.items() if name not in OURS})
 

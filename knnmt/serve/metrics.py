@@ -15,11 +15,11 @@ router = APIRouter(prefix="/v1", tags=["knnmt"])
 async def metrics(request: Request) -> Response:
     """For Prometheus."""
     caller = await caller_of(request, role="admin", counted=False)
-    lines = written(request.app.state.server, caller.service)
+    lines = metric_lines(request.app.state.server, caller.service)
     return PlainTextResponse("".join(f"{line}\n" for line in lines), media_type="text/plain; version=0.0.4")
 
 
-def written(server: Server, service: Service) -> Iterator[str]:
+def metric_lines(server: Server, service: Service) -> Iterator[str]:
     counts = server.metrics
     yield "# TYPE knnmt_requests_total counter"
     for (method, route, status), number in sorted(counts.requests.items()):

@@ -29,7 +29,7 @@ def text(about: str = "", **more: Any) -> dict[str, Any]:
     return {"type": "string", "description": about, **more}
 
 
-def described(app: FastAPI) -> dict[str, Any]:
+def openapi_document(app: FastAPI) -> dict[str, Any]:
     """Made once, on first use."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Request
 from starlette.convertors import Convertor, register_url_convertor
 
 from knnmt.serve.calls import Caller, caller_of
-from knnmt.serve.fields import text_of, texts_of
+from knnmt.serve.fields import sent_text, sent_texts
 from knnmt.service.answers import Task
 from knnmt.service.failures import BadRequest
-from knnmt.service.languages import name_of
+from knnmt.service.languages import language_name
 from knnmt.service.service import AUTO
 
 deepl = APIRouter(prefix="/v2", tags=["DeepL"])
@@ -30,10 +30,10 @@ async def translate(request: Request) -> dict[str, Any]:
     """`text` once or several times, `target_lang`, and `tag_handling` xml or html where the texts have tags."""
     caller = await caller_of(request)
     fields = caller.fields
-    texts, _ = texts_of(fields, "text")
+    texts, _ = sent_texts(fields, "text")
     caller.service.check_size(texts)
-    source = text_of(fields, "source_lang", AUTO)
-    pair = caller.service.pair(caller.access, source, text_of(fields, "target_lang"), "\n".join(texts))
+    source = sent_text(fields, "source_lang", AUTO)
+    pair = caller.service.pair(caller.access, source, sent_text(fields, "target_lang"), "\n".join(texts))
     tagged = str(fields.get("tag_handling") or "") in ("xml", "html")
     scope = caller.service.scope(caller.access, pair.engine)
     answers = await caller.translate(Task(scope, html=tagged), texts)
@@ -55,7 +55,7 @@ async def languages(request: Request) -> list[dict[str, Any]]:
     engines = caller.service.engines(caller.access)
     codes = dict.fromkeys(engine.target if targets else engine.source for engine in engines)
     plain = {"supports_formality": False} if targets else {}
-    return [{"language": code.upper(), "name": name_of(code), **plain} for code in codes]
+    return [{"language": code.upper(), "name": language_name(code), **plain} for code in codes]
 
 
 @deepl.get("/usage")

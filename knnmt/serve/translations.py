@@ -182,7 +182,7 @@ def task_for(caller: Caller, pair: LanguagePair, asked: AskedTranslations | Aske
 
 
 def translated(answer: Answer, *, explained: bool) -> Translated:
-    words = words_of(answer)
+    words = shown_words(answer)
     share = sum(word.share * len(word.text) for word in words) / max(1, sum(len(word.text) for word in words))
     origin: Literal["exact", "memory", "model"] = "exact" if answer.match else "memory" if share > 0 else "model"
     return Translated(
@@ -191,18 +191,18 @@ def translated(answer: Answer, *, explained: bool) -> Translated:
         origin=origin,
         score=answer.log_probability / answer.tokens if answer.tokens else None,
         share=share,
-        match=best_match(answer),
+        match=closest_pair(answer),
         flags=list(answer.flags),
         versions=answer.view.versions,
         words=words if explained else None,
     )
 
 
-def words_of(answer: Answer) -> list[Word]:
+def shown_words(answer: Answer) -> list[Word]:
     if answer.match:
         return words_of_match(answer.text, *answer.match)
     if not answer.explanations:
-        return [Word(text=text, start=start, share=0.0, sentences=[]) for text, start in split(answer.text)]
+        return [Word(text=text, start=start, share=0.0, sentences=[]) for text, start in word_starts(answer.text)]
     return [*explained_words(answer)]
 
 
@@ -222,7 +222,7 @@ def explained_words(answer: Answer) -> Iterator[Word]:
         )
 
 
-def split(text: str) -> list[tuple[str, int]]:
+def word_starts(text: str) -> list[tuple[str, int]]:
     """Words between white space, and where each begins."""
     found, at = [], 0
     for word in text.split():
@@ -234,8 +234,8 @@ def split(text: str) -> list[tuple[str, int]]:
 
 def words_of_match(text: str, store: str, pair: StoredSegment) -> list[Word]:
     """All of it came from one pair."""
-    words = split(text)
-    inside = split(pair.target)
+    words = word_starts(text)
+    inside = word_starts(pair.target)
     return [
         Word(text=word, start=start, share=1.0, sentences=[sentence(store, pair, 1.0, [(at, at + len(word))])])
         for (word, start), (_, at) in zip(words, inside, strict=True)
@@ -262,7 +262,7 @@ def sentence(
     )
 
 
-def best_match(answer: Answer) -> Sentence | None:
+def closest_pair(answer: Answer) -> Sentence | None:
     """The pair itself, or the one that gave most to the translation."""
     if answer.match:
         return sentence(*answer.match)

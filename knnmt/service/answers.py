@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from knnmt.documents.content import Content, DocumentUnit, tags_of
-from knnmt.service.markup import contents, spoken, written
+from knnmt.service.markup import contents, spoken, written_markup
 from knnmt.service.scopes import Scope
 from knnmt.service.views import View
 from knnmt.store.datastore import StoredSegment
@@ -65,7 +65,7 @@ def match_of(view: View, task: Task, text: str, parts: Sequence[str | Content]) 
     match = view.exact(spoken(text, is_html=task.html))
     if match is None:
         return None
-    return Answer(text, framed(text, written((match[1].target,), is_html=task.html)), view, match=match)
+    return Answer(text, framed(text, written_markup((match[1].target,), is_html=task.html)), view, match=match)
 
 
 def made(view: View, task: Task, text: str, parts: Sequence[str | Content], outcomes: Outcomes) -> Answer:
@@ -73,7 +73,7 @@ def made(view: View, task: Task, text: str, parts: Sequence[str | Content], outc
     own = [next(outcomes) for one in parts if not isinstance(one, str)]
     filled = iter(own)
     out = "".join(
-        one if isinstance(one, str) else written(next(filled).result.target, is_html=task.html) for one in parts
+        one if isinstance(one, str) else written_markup(next(filled).result.target, is_html=task.html) for one in parts
     )
     explanations: list[Explanation | None] = []
     if task.explained:
@@ -108,7 +108,7 @@ def framed(source: str, target: str) -> str:
     return source[:start] + target + source[start + len(body) :]
 
 
-def split(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """A long text by its lines, their ends with them; any other as it is."""
     return re.findall(r"[^\n]*\n|[^\n]+", text) if len(text) > LONG else [text]
 

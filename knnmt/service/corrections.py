@@ -156,11 +156,11 @@ class Writer:
     def _commit(self, store: Store, plans: list[Plan]) -> int:
         new = [segment for plan in plans for segment in plan.new]
         old = {number for plan in plans for number in plan.old}
-        change = "; ".join(map(told, plans[:CHANGES_TOLD])) + (" …" if len(plans) > CHANGES_TOLD else "")
+        change = "; ".join(map(history_line, plans[:CHANGES_TOLD])) + (" …" if len(plans) > CHANGES_TOLD else "")
         return replace_segments(store, self.model, new=new, old=old, change=change).manifest.version
 
 
-def told(plan: Plan) -> str:
+def history_line(plan: Plan) -> str:
     """A line of the history: what was done, with the beginning of the first sentence."""
     source = min(plan.touches, default="")
     more = f" and {len(plan.touches) - 1} more" if len(plan.touches) > 1 else ""
@@ -226,7 +226,7 @@ class Correction:
         if set(self.metadata) & set(OURS):
             raise BadRequest(f"Invalid request: metadata cannot be called {' or '.join(OURS)}")
         segment = self.segment(new_id(self.source), [])
-        if not meets(self.filters, fields_of(segment)):
+        if not meets(self.filters, filtered_fields(segment)):
             raise BadRequest("Invalid request: this key could not see what it taught; its filters do not allow it")
         check_fits([segment], model)
 
@@ -264,7 +264,7 @@ def new_id(source: str) -> str:
     return f"{hash_of(one_line(source)):016x}{secrets.token_hex(8)}"
 
 
-def fields_of(segment: Segment) -> dict[str, str]:
+def filtered_fields(segment: Segment) -> dict[str, str]:
     """What filters look at."""
     return {**segment.metadata, "corpus": segment.corpus, "created": segment.created}
 

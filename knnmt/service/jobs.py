@@ -257,7 +257,7 @@ class Jobs:
             while some := list(islice(units, AT_ONCE)):
                 self._check(job)
                 results = self.translate(job.scope, f"document {job.id}", some)
-                out.write("".join(f"{json.dumps(as_json(result), ensure_ascii=False)}\n" for result in results))
+                out.write("".join(f"{json.dumps(result_as_json(result), ensure_ascii=False)}\n" for result in results))
                 out.flush()
                 done += results
                 job = self._save(replace(job, **counts(done)))
@@ -290,11 +290,11 @@ def options_of(source: str, target: str) -> DocumentOptions:
     return DocumentOptions(source_lang=source, target_lang=target)
 
 
-def as_json(result: UnitResult) -> dict[str, Any]:
+def result_as_json(result: UnitResult) -> dict[str, Any]:
     return asdict(result) | {"target": [one if isinstance(one, str) else asdict(one) for one in result.target]}
 
 
-def from_json(record: dict[str, Any]) -> UnitResult:
+def result_from_json(record: dict[str, Any]) -> UnitResult:
     target: Content = tuple(one if isinstance(one, str) else Tag(**one) for one in record["target"])
     return UnitResult(target, record["origin"], record["confidence"], (), tuple(record["flags"]))
 
@@ -302,7 +302,7 @@ def from_json(record: dict[str, Any]) -> UnitResult:
 def read_results(file: Path) -> Iterator[UnitResult]:
     if file.exists():
         with file.open(encoding="utf-8") as lines:
-            yield from (from_json(json.loads(line)) for line in lines if line.endswith("\n"))
+            yield from (result_from_json(json.loads(line)) for line in lines if line.endswith("\n"))
 
 
 def whole_results(file: Path) -> list[UnitResult]:

@@ -33,7 +33,7 @@ def short_code(code: str | None) -> str:
     return base_language(code) or UNKNOWN
 
 
-def name_of(code: str) -> str:
+def language_name(code: str) -> str:
     return NAMES.get(base_language(code), code)
 
 

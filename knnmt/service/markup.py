@@ -47,7 +47,7 @@ def contents(text: str, *, is_html: bool) -> list[str | Content]:
     return found
 
 
-def written(content: Content, *, is_html: bool) -> str:
+def written_markup(content: Content, *, is_html: bool) -> str:
     """The text again; what was an entity is one again."""
     return "".join(escaped(one, is_html) if isinstance(one, str) else one.markup for one in content)
 
@@ -72,13 +72,13 @@ def is_tag(token: str) -> bool:
     return TOKEN.fullmatch(token) is not None
 
 
-def name_of(token: str) -> str:
+def tag_name(token: str) -> str:
     found = NAME.match(token)
     return found[1].lower() if found else ""
 
 
 def is_block(token: str) -> bool:
-    return token.startswith("<") and is_tag(token) and name_of(token) in BLOCKS
+    return token.startswith("<") and is_tag(token) and tag_name(token) in BLOCKS
 
 
 def paired(given: "Iterator[str] | list[str]") -> Content:
@@ -93,13 +93,13 @@ def paired(given: "Iterator[str] | list[str]") -> Content:
             pieces.append(closed(token, pieces, opened, numbers))
         else:
             if can_open(token):
-                opened.append((name_of(token), len(pieces)))
+                opened.append((tag_name(token), len(pieces)))
             pieces.append(Tag(token))
     return tuple(pieces)
 
 
 def can_open(token: str) -> bool:
-    name = name_of(token)
+    name = tag_name(token)
     whole = name in ("script", "style", "code", "pre") and token.rstrip().endswith(f"</{name}>")
     return bool(name) and not token.endswith("/>") and name not in VOID and not whole and token[1] != "!"
 
@@ -108,7 +108,7 @@ def closed(token: str, pieces: list[str | Tag], opened: list[tuple[str, int]], n
     """A closing tag, and its opening one told of it; what was opened in between and never closed stands alone."""
     for at in reversed(range(len(opened))):
         name, place = opened[at]
-        if name == name_of(token):
+        if name == tag_name(token):
             number, opening = next(numbers), pieces[place]
             assert isinstance(opening, Tag)
             pieces[place] = Tag(opening.markup, "open", number)

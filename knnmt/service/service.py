@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from knnmt.documents.content import DocumentUnit, UnitResult, plain_text
 from knnmt.service.access import Access
-from knnmt.service.answers import Answer, Task, answered, split, together
+from knnmt.service.answers import Answer, Task, answered, split_lines, together
 from knnmt.service.corrections import Correction, Writer, delete, undo
 from knnmt.service.failures import BadRequest, NotFound, TooLate
-from knnmt.service.languages import detect, distance, identifier, name_of
+from knnmt.service.languages import detect, distance, identifier, language_name
 from knnmt.service.limits import Limits
 from knnmt.service.scheduling import Scheduler, Work
 from knnmt.service.scopes import Scope, both
@@ -68,7 +68,11 @@ class Service:
         pairs = [(engine.source, engine.target) for engine in self.engines(access)]
         codes = dict.fromkeys([source for source, _ in pairs] + [target for _, target in pairs])
         return [
-            {"code": code, "name": name_of(code), "targets": list(dict.fromkeys(t for s, t in pairs if s == code))}
+            {
+                "code": code,
+                "name": language_name(code),
+                "targets": list(dict.fromkeys(t for s, t in pairs if s == code)),
+            }
             for code in codes
         ]
 
@@ -97,7 +101,7 @@ class Service:
         known = nearest_first(fitting, source, lambda engine: engine.source_code)
         if not known:
             unknown = not nearest_first(engines, source, lambda engine: engine.source_code)
-            pair = f"{name_of(source)} ({source}) to {name_of(target)} ({target})"
+            pair = f"{language_name(source)} ({source}) to {language_name(target)} ({target})"
             raise BadRequest(f"{source if unknown else pair} is not supported")
         return LanguagePair(known[0])
 
@@ -136,7 +140,7 @@ class Service:
 
     async def translate(self, task: Task, texts: Sequence[str], *, client: str) -> list[Answer]:
         """Answers in the order of the texts. Cancelled, it takes back what has not begun."""
-        parts = [split(text) for text in texts]
+        parts = [split_lines(text) for text in texts]
         works = [Work(part, task, client, self.deadline()) for some in parts for part in some]
         done = iter(await self._done(task, works))
         return [together(text, [next(done) for _ in some]) for text, some in zip(texts, parts, strict=True)]

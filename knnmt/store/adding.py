@@ -69,15 +69,15 @@ def add_to_store(
     with changing(Path(path)) as store:
         check_model(store, model)
         added = Added()
-        last = last_of_each_source(fitting(corpora, model, settings, Skipped())) if settings.replace else None
+        last = last_of_each_source(short_enough(corpora, model, settings, Skipped())) if settings.replace else None
         newcomers = Newcomers(store, added, last)
-        pairs = newcomers.new(fitting(corpora, model, settings, added.skipped))
+        pairs = newcomers.new(short_enough(corpora, model, settings, added.skipped))
         parts = write_new_parts(store, model, pairs, total, settings, added)
         finish(store, corpora, parts, newcomers.outdated, added)
     return added
 
 
-def fitting(
+def short_enough(
     corpora: Sequence[Corpus], model: TranslationModel, settings: AddSettings, skipped: Skipped
 ) -> Iterator[Segment]:
     """The pairs that are short enough for the model. A pair that is not must not replace one that is."""

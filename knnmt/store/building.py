@@ -206,7 +206,7 @@ def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildS
         "key_site": model.key_site.path,
         "languages": [model.source_lang, model.target_lang],
         "source_prefix": model.source_prefix,
-        "corpora": [content_of(corpus) for corpus in corpora],
+        "corpora": [corpus_content(corpus) for corpus in corpora],
         "limit": settings.limit,
         "cap": settings.cap,
         "batch_tokens": settings.batch_tokens,
@@ -214,7 +214,7 @@ def plan_of(model: TranslationModel, corpora: Sequence[Corpus], settings: BuildS
     }
 
 
-def content_of(corpus: Corpus) -> dict[str, Any]:
+def corpus_content(corpus: Corpus) -> dict[str, Any]:
     checksums = [sha256_of(path) for path in corpus.paths]
     options = {"columns": corpus.columns and list(corpus.columns), "unfinished": corpus.unfinished}
     return corpus_record(corpus) | {"languages": list(corpus.languages), "sha256": checksums} | options

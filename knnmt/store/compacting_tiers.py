@@ -22,7 +22,7 @@ from knnmt.layout.parts import PART_RECORD, new_folder, next_part, read_part_rec
 from knnmt.layout.records import IndexRecord, PartRecord, as_json
 from knnmt.search.file_names import lists_name, trained_name
 from knnmt.store.datastore import INDEX, Store
-from knnmt.store.index_files import fields_of, indexed, inputs_of, less, unused_name
+from knnmt.store.index_files import indexed, inputs_of, less, manifest_fields, unused_name
 from knnmt.store.tiers import FACTOR, IndexUnit, Run, due, units_of
 from knnmt.store.versions import SHORTLY, changing, locked, recommit
 
@@ -123,7 +123,7 @@ def place(path: Path, joint: Joint) -> bool:
         if run is not None:
             unit = moved(path, joint, store.manifest.version, keep_index=run.end - run.first == 1)
             removed = less(store.manifest.removed, joint.dropped)
-            recommit(store, **fields_of([*units[: run.first], unit, *units[run.end :]], removed))
+            recommit(store, **manifest_fields([*units[: run.first], unit, *units[run.end :]], removed))
     shutil.rmtree(joint.folder, ignore_errors=True)
     return run is not None
 

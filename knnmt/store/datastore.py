@@ -27,7 +27,7 @@ from knnmt.errors import StoreError
 from knnmt.files import REMEDY, reading
 from knnmt.layout.bitmaps import read_bitmap
 from knnmt.layout.manifest import PARTS, Manifest, files_of, read_manifest
-from knnmt.layout.older_formats import filled
+from knnmt.layout.older_formats import with_later_fields
 from knnmt.layout.part_files import PartFiles, check_file
 from knnmt.layout.records import COLUMNS, FileRecord, IndexRecord, PartRecord
 
@@ -245,7 +245,7 @@ class Store:
 
 
 def stored_segment(number: int, row: dict[str, Any], part: PartRecord) -> StoredSegment:
-    row = filled(row)
+    row = with_later_fields(row)
     metadata = dict(row.pop("metadata"))
     return StoredSegment(segment=number, **row | {"created": row["created"] or part.created}, metadata=metadata)
 

@@ -69,7 +69,7 @@ def grown(store: Store, added: Sequence[PartRecord], outdated: Iterable[int] = (
             while run := due(units, **bound):
                 joint, dropped = joint_unit(store, units, run)
                 units, removed = [*units[: run.first], joint, *units[run.end :]], less(removed, dropped)
-    return fields_of(units, removed)
+    return manifest_fields(units, removed)
 
 
 def with_added(
@@ -109,7 +109,7 @@ def less(removed: RemovedRecord | None, dropped: int) -> RemovedRecord | None:
     return replace(removed, entries=removed.entries - dropped) if removed else None
 
 
-def fields_of(units: Sequence[IndexUnit], removed: RemovedRecord | None) -> dict[str, Any]:
+def manifest_fields(units: Sequence[IndexUnit], removed: RemovedRecord | None) -> dict[str, Any]:
     """The fields of the manifest for some units."""
     parts = [part for unit in units for part in unit.parts]
     return {

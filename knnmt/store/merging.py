@@ -32,7 +32,7 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> Store:
         check_same_model([store, *opened])
         grown = store
         for other in opened:
-            grown = joined(grown, other)
+            grown = with_store(grown, other)
         removed = removed_of(store, opened)
         removed |= repeated_pairs(grown, removed, first=store.manifest.segments)
         names = ("parts", "indexes", "entries", "segments", "corpora", "skipped", "downsampling")
@@ -44,7 +44,7 @@ def merge_stores(path: str | Path, others: Sequence[str | Path]) -> Store:
         )
 
 
-def joined(store: Store, other: Store) -> Store:
+def with_store(store: Store, other: Store) -> Store:
     """The store with another's files in its folder, as its next manifest will name them."""
     number, manifest = next_part(store.path), store.manifest
     parts = [take_part(other, part, store.path, number + at) for at, part in enumerate(other.manifest.parts)]
@@ -116,10 +116,10 @@ def repeated_pairs(grown: Store, removed: BitMap, *, first: int) -> BitMap:
     _, earliest, groups = np.unique(hashes[live], return_index=True, return_inverse=True)
     suspects, originals = live, live[earliest[groups]]
     again = (suspects != originals) & (suspects >= first)
-    pairs = {pair.segment: (pair.source, pair.target) for pair in texts_of(grown, suspects[again], originals[again])}
+    pairs = {pair.segment: (pair.source, pair.target) for pair in pairs_at(grown, suspects[again], originals[again])}
     same = [pairs[int(a)] == pairs[int(b)] for a, b in zip(suspects[again], originals[again], strict=True)]
     return BitMap(suspects[again][np.array(same, bool)].astype(np.uint32))
 
 
-def texts_of(store: Store, *numbers: NDArray[np.int64]) -> list[StoredSegment]:
+def pairs_at(store: Store, *numbers: NDArray[np.int64]) -> list[StoredSegment]:
     return store.segments_at(np.unique(np.concatenate(numbers)))

@@ -156,7 +156,7 @@ def write_tmx(file: BinaryIO, segments: Iterable[Segment], languages: Languages)
 
 
 def unit_of(segment: Segment, source: str, target: str) -> Any:
-    unit = etree.Element("tu", attributes_of(segment))
+    unit = etree.Element("tu", unit_attributes(segment))
     for name, value in properties_of(segment):
         for line in value.split("\n"):
             note = etree.SubElement(unit, "note") if name == "note" else etree.SubElement(unit, "prop", type=name)
@@ -166,7 +166,7 @@ def unit_of(segment: Segment, source: str, target: str) -> Any:
     return unit
 
 
-def attributes_of(segment: Segment) -> dict[str, str]:
+def unit_attributes(segment: Segment) -> dict[str, str]:
     time = utc_time(segment.created).replace("-", "").replace(":", "") or segment.created
     created = {"creationdate": time} if time else {}
     return created | {name: value for name, value in segment.metadata.items() if is_attribute(name, segment)}

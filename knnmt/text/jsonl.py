@@ -30,8 +30,8 @@ def unit_of_line(line: str, languages: Languages) -> Unit:
     record = json.loads(line, object_pairs_hook=object_of_pairs)
     if not isinstance(record, dict):
         raise ValueError("not an object with 'source' and 'target'")
-    fields = {name: text for name, text in texts_of(record).items() if name not in SIDES}
-    return described(*sides_of(record, languages), fields, texts_of(record.get("metadata")))
+    fields = {name: text for name, text in text_values(record).items() if name not in SIDES}
+    return described(*sides_of(record, languages), fields, text_values(record.get("metadata")))
 
 
 def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def texts_by_language(record: dict[str, Any], languages: Languages) -> tuple[str
     return text_under(next(iter(sources), None), source), text_under(next(iter(targets), None), target)
 
 
-def texts_of(record: Any) -> dict[str, str]:
+def text_values(record: Any) -> dict[str, str]:
     """The values that are text."""
     items = record.items() if isinstance(record, dict) else ()
     return {name: text_under(value, name) for name, value in items if isinstance(value, str)}

@@ -30,7 +30,7 @@ GUARD = 'msgid "guard"\nmsgstr "guard"\n'
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EntryText:
     """The lines of one entry."""
 
     line: int  # of the file, from 1
@@ -40,18 +40,18 @@ class Entry:
 def read_po(path: Path, languages: Languages) -> Iterator[Unit]:
     """The messages of a catalogue. The source language is assumed to match: PO files do not name it."""
     singular = 0
-    for block in blocks_of(read_entries(path)):
+    for block in blocks_of(entry_texts(path)):
         catalogue = parse(block, path)
         if catalogue.metadata:
             check_language(catalogue.metadata, languages[1], path)
             singular = singular_form(catalogue.metadata)
         for message in catalogue[1:]:
-            yield from units_of(message, singular)
+            yield from message_units(message, singular)
 
 
-def blocks_of(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+def blocks_of(entries: Iterator[EntryText]) -> Iterator[list[EntryText]]:
     """Group entries: one at a time polib is slow, and all at once needs memory."""
-    block: list[Entry] = []
+    block: list[EntryText] = []
     size = 0
     for entry in entries:
         block.append(entry)
@@ -63,7 +63,7 @@ def blocks_of(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
         yield block
 
 
-def parse(block: list[Entry], path: Path) -> Any:
+def parse(block: list[EntryText], path: Path) -> Any:
     """Parse entries as a catalogue, after a guard entry."""
     try:
         return polib.pofile(GUARD + "".join(entry.text for entry in block), encoding="utf-8")
@@ -77,7 +77,7 @@ def parse(block: list[Entry], path: Path) -> Any:
 # Entries
 
 
-def read_entries(path: Path) -> Iterator[Entry]:
+def entry_texts(path: Path) -> Iterator[EntryText]:
     """Split the file into entries, with or without blank lines between them."""
     lines: list[str] = []
     size = begun = 0
@@ -101,12 +101,12 @@ def read_entries(path: Path) -> Iterator[Entry]:
         raise CorpusError(f"{path}: the entry at line {begun} has no msgstr; is the file cut off?")
 
 
-def entry_of(lines: list[str], path: Path, begun: int) -> Entry:
+def entry_of(lines: list[str], path: Path, begun: int) -> EntryText:
     text = join_runs(lines)
     header = HEADER.search(text)
     if header and len(text) - header.start() > HEADER_BYTES:
         raise CorpusError(f"{path}: the header at line {begun} is longer than {HEADER_BYTES >> 10} KB")
-    return Entry(begun, text)
+    return EntryText(begun, text)
 
 
 def join_runs(lines: list[str]) -> str:
@@ -195,7 +195,7 @@ def singular_form(header: dict[str, str]) -> int:
     return 0 if rule is None else rule.singular
 
 
-def units_of(message: Any, singular: int) -> Iterator[Unit]:
+def message_units(message: Any, singular: int) -> Iterator[Unit]:
     """One pair, or one for each plural form."""
     facts = facts_of(message)
     unfinished = "marked obsolete" if message.obsolete else "marked fuzzy" if "fuzzy" in message.flags else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import LONGEST, ending_of, read_wide_lines
-from knnmt.text.jsonl import texts_of
+from knnmt.text.jsonl import text_values
 from knnmt.text.languages import best_first
 from knnmt.text.units import Languages, Unit, described
 
@@ -77,7 +77,7 @@ def metadata_cell(fields: dict[str, str]) -> dict[str, str]:
     if not fields.get("metadata", "").startswith("{"):
         return {}
     try:
-        more = texts_of(json.loads(fields["metadata"]))
+        more = text_values(json.loads(fields["metadata"]))
     except (ValueError, RecursionError):
         return {}
     del fields["metadata"]

@@ -9,7 +9,7 @@ from lxml import etree
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import open_binary
 from knnmt.text.languages import best_first, listed, same_language
-from knnmt.text.units import Languages, Unit, joined, utc_time
+from knnmt.text.units import Languages, Unit, joined_values, utc_time
 from knnmt.text.xml_units import (
     CLOSED,
     LANG,
@@ -91,13 +91,13 @@ def first_with_text(variants: list[Any], name: str, number: int) -> tuple[str, l
     """The first text among the variants, and the variant that has it."""
     for variant in variants:
         segment = variant.find("{*}seg")
-        text = "" if segment is None else plain_text(segment, name, number)
+        text = "" if segment is None else segment_text(segment, name, number)
         if text.strip():
             return text, [variant]
     return "", []
 
 
-def plain_text(segment: Any, name: str, number: int) -> str:
+def segment_text(segment: Any, name: str, number: int) -> str:
     """The text of a segment without its formatting codes; text inside `hi` stays."""
     return without_tags(pieces(segment, name, number))
 
@@ -137,7 +137,7 @@ def facts_of(element: Any, name: str, number: int) -> dict[str, str]:
     for prop in element.iterchildren("{*}prop"):
         if prop.get("type") != "corpus":
             facts.append((str(prop.get("type", "prop")), text_inside(prop, name, number)))
-    return joined(facts)
+    return joined_values(facts)
 
 
 def merged(several: list[dict[str, str]]) -> dict[str, str]:

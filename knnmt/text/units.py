@@ -19,7 +19,7 @@ class Unit:
     unfinished: str = ""  # why the file itself does not call this a translation; empty where it does
 
 
-def joined(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+def joined_values(items: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Values by name. Several values of one name become lines."""
     lines: dict[str, list[str]] = {}  # joined once at the end: text that grows line by line takes quadratic time
     for name, value in items:

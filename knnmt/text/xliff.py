@@ -9,7 +9,7 @@ from lxml import etree
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import open_binary
 from knnmt.text.languages import listed, same_language
-from knnmt.text.units import Languages, Unit, joined
+from knnmt.text.units import Languages, Unit, joined_values
 from knnmt.text.xml_units import (
     CLOSED,
     LANG,
@@ -96,16 +96,16 @@ def units_1(unit: Any, name: str, number: int) -> Iterator[Unit]:
     unfinished = unfinished_1(unit, target)
     facts = facts_1(unit, target, name, number)
     segmented = unit.find("{*}seg-source")
-    sources = {} if segmented is None else marked(segmented, name, number)
-    targets = {} if target is None else marked(target, name, number)
+    sources = {} if segmented is None else mrk_texts(segmented, name, number)
+    targets = {} if target is None else mrk_texts(target, name, number)
     if not sources or not targets:
-        yield Unit(text_of(source, name, number), text_of(target, name, number), "", facts, unfinished)
+        yield Unit(side_text(source, name, number), side_text(target, name, number), "", facts, unfinished)
         return
     for mid in sources | targets:
         yield Unit(sources.get(mid, ""), targets.get(mid, ""), "", facts | {"segment": mid}, unfinished)
 
 
-def marked(side: Any, name: str, number: int) -> dict[str, str]:
+def mrk_texts(side: Any, name: str, number: int) -> dict[str, str]:
     """Texts by the ids of their `mrk` elements."""
     texts: dict[str, str] = {}
     for mark in side.iter("{*}mrk"):
@@ -114,7 +114,7 @@ def marked(side: Any, name: str, number: int) -> dict[str, str]:
             continue
         if mid in texts:
             raise CorpusError(f"{name}: unit {number} has the segment {mid!r} twice")
-        texts[mid] = text_of(mark, name, number)
+        texts[mid] = side_text(mark, name, number)
     return texts
 
 
@@ -144,7 +144,7 @@ def facts_1(unit: Any, target: Any, name: str, number: int) -> dict[str, str]:
     facts = [("original", file.get("original")), ("id", unit.get("id")), ("resname", unit.get("resname"))]
     facts += [("state", None if target is None else target.get("state"))]
     notes = [("note", text_inside(note, name, number)) for note in unit.iterfind("{*}note")]
-    return joined([(key, str(value)) for key, value in facts if value] + notes)
+    return joined_values([(key, str(value)) for key, value in facts if value] + notes)
 
 
 # XLIFF 2
@@ -158,15 +158,15 @@ def units_2(unit: Any, name: str, number: int) -> Iterator[Unit]:
     for segment in unit.iterfind("{*}segment"):
         state = str(segment.get("state", "initial"))  # the specification's default
         own = [("segment", segment.get("id")), ("state", state)]
-        metadata = joined([(key, str(value)) for key, value in facts + own if value] + notes)
-        source, target = (text_of(segment.find(f"{{*}}{side}"), name, number) for side in ("source", "target"))
+        metadata = joined_values([(key, str(value)) for key, value in facts + own if value] + notes)
+        source, target = (side_text(segment.find(f"{{*}}{side}"), name, number) for side in ("source", "target"))
         yield Unit(source, target, "", metadata, unfinished_state(state))
 
 
 # Text
 
 
-def text_of(side: Any, name: str, number: int) -> str:
+def side_text(side: Any, name: str, number: int) -> str:
     """The text of one side without its tags and codes."""
     if side is None:
         return ""

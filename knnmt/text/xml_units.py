@@ -70,7 +70,9 @@ def read_units(file: BinaryIO, name: str, dialect: Dialect) -> Iterator[Any]:
                 metered.unit_ended()
             forget(element)
     except etree.XMLSyntaxError as error:
-        raise CorpusError(f"{name}: broken {dialect.short} after unit {done}: {reason_of(error, events)}") from error
+        raise CorpusError(
+            f"{name}: broken {dialect.short} after unit {done}: {parser_reason(error, events)}"
+        ) from error
 
 
 def read_root(file: BinaryIO, name: str, dialect: Dialect) -> dict[str, str]:
@@ -79,7 +81,7 @@ def read_root(file: BinaryIO, name: str, dialect: Dialect) -> dict[str, str]:
     try:
         _, root = next(events)
     except etree.XMLSyntaxError as error:
-        raise CorpusError(f"{name}: not {dialect.name} file: {reason_of(error, events)}") from error
+        raise CorpusError(f"{name}: not {dialect.name} file: {parser_reason(error, events)}") from error
     kind = local_name(root)
     if kind != dialect.root:
         raise CorpusError(f"{name}: not {dialect.name} file: its first element is <{kind}>, not <{dialect.root}>")
@@ -92,7 +94,7 @@ def local_name(element: Any) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def reason_of(error: Any, events: Any) -> str:
+def parser_reason(error: Any, events: Any) -> str:
     """The parser's message in one line. Undefined entities are only in its log, not in the exception."""
     last = events.error_log.last_error
     return " ".join((f"{last.message} (line {last.line})" if last else str(error.msg)).split())

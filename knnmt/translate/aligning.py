@@ -15,7 +15,7 @@ from knnmt.engine.attention import AligningHeads, Weights, cross_attention
 from knnmt.engine.runtime import runtime_of
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
-from knnmt.models.words import written
+from knnmt.models.words import characters_written
 from knnmt.units.flat import Flat
 from knnmt.units.links import Matrix, anchors, balanced, near_diagonal, with_certain, word_links
 
@@ -98,7 +98,7 @@ class Aligner:
 
     def side(self, flat: Flat, tokens: Sequence[int], prefix: str = "") -> Side:
         """The ends of a text's tokens and the spans of its words."""
-        ends = written(self.model, tokens, prefix + flat.text())
+        ends = characters_written(self.model, tokens, prefix + flat.text())
         return [max(0, end - len(prefix)) for end in ends], flat.spans(0, len(flat.words))
 
 

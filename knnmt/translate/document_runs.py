@@ -113,7 +113,7 @@ class DocumentTranslator:
         with progress_bar(target.name, total, done=journal.done, show=self.show_progress) as advance:
             self.fill(document, journal, advance)
         write_durably(target, lambda file: write(document, journal, file, packed=is_gzipped(target)))
-        report = told(document, target, journal)
+        report = document_report(document, target, journal)
         if finished is not None:
             finished.add(target, report)
         journal.remove()
@@ -122,7 +122,7 @@ class DocumentTranslator:
 
     def fill(self, document: Document, journal: Journal, advance: Advance) -> None:
         """Translate what the journal does not have yet."""
-        for block in blocks(islice(document.units(), journal.done, None)):
+        for block in unit_blocks(islice(document.units(), journal.done, None)):
             outcomes = self.units.outcomes(block)
             heads = self.units.aligner.heads
             journal.add(outcomes, None if heads is None else heads.to_json())
@@ -139,7 +139,7 @@ class DocumentTranslator:
         }
 
 
-def told(document: Document, target: Path, journal: Journal) -> Report:
+def document_report(document: Document, target: Path, journal: Journal) -> Report:
     """What is reported about a document."""
     report = Report()
     report.begin_file(document.path, target)
@@ -152,7 +152,7 @@ def as_listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def blocks(units: Iterator[DocumentUnit]) -> Iterator[list[DocumentUnit]]:
+def unit_blocks(units: Iterator[DocumentUnit]) -> Iterator[list[DocumentUnit]]:
     while block := list(islice(units, BLOCK)):
         yield block
 

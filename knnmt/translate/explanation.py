@@ -25,7 +25,7 @@ from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.reasons import Reasons
 from knnmt.models.translation_model import TranslationModel
-from knnmt.models.words import widened, word_spans, words_of, written
+from knnmt.models.words import characters_written, widened, word_spans, words_of
 from knnmt.retrieval.retriever import Located, Retriever
 
 GRAMS = ("tokens", "pairs of tokens", "triples")
@@ -156,7 +156,7 @@ class Tracing:
 
     def explain(self, source: str, tokens: Sequence[int], translation: str) -> Explanation:
         model = self.model
-        ends = written(model, tokens, translation)
+        ends = characters_written(model, tokens, translation)
         texts = [translation[ends[position] : ends[position + 1]] for position in range(len(tokens))]
         explained = self.trace(source, tokens, texts) if tokens else []
         groups = words_of(translation, ends)
@@ -304,7 +304,7 @@ class Origins:
         name = (located.store, located.pair.segment)
         if name not in self._ends:
             target = located.pair.target
-            self._ends[name] = written(self.model, self.model.encode_targets([target])[0], target)
+            self._ends[name] = characters_written(self.model, self.model.encode_targets([target])[0], target)
         return self._ends[name]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from knnmt.layout.bitmaps import as_array
 from knnmt.layout.records import HASHES
 from knnmt.mixing.coverage import Coverage
-from knnmt.mixing.evidence import NEIGHBOURS, RANKED, joined
+from knnmt.mixing.evidence import NEIGHBOURS, RANKED, joined_evidence
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.training import Foreign, Seen
 from knnmt.models.translation_model import TranslationModel
@@ -44,7 +44,7 @@ def seen_text(
     short = [row for row in range(len(pairs)) if max(len(sources[row]), len(targets[row])) <= LONGEST]
     sources, targets, numbers = [sources[row] for row in short], [targets[row] for row in short], numbers[short]
     ignored = special_tokens(model)
-    shares = [coverage.shares(plain(source, ignored), without_itself=True) for source in sources]
+    shares = [coverage.shares(counted_tokens(source, ignored), without_itself=True) for source in sources]
     leaving = LeavingOut(store)
 
     def found(said: Forced) -> Neighbours:
@@ -67,7 +67,7 @@ def new_text(
     if not pairs:
         return None
     ignored = special_tokens(model)
-    shares = [coverage.shares(plain(source, ignored)) for source, _ in pairs]
+    shares = [coverage.shares(counted_tokens(source, ignored)) for source, _ in pairs]
     said = forced(model, [source for source, _ in pairs], [target for _, target in pairs])
     return rows_of(said, lambda one: search_for(one, retriever), torch.tensor(shares, dtype=torch.float), variance)
 
@@ -84,7 +84,7 @@ def rows_of(
         hits.append(evidence.distances.isfinite() & (evidence.tokens == one.tokens[:, None]))
         alone.append((one.following.at(one.tokens[:, None]) - ranking.total)[:, 0])
         sentences.append(torch.from_numpy(one.pairs))
-    return Seen(joined(parts), torch.cat(hits), torch.cat(alone), torch.cat(sentences))
+    return Seen(joined_evidence(parts), torch.cat(hits), torch.cat(alone), torch.cat(sentences))
 
 
 def foreign_rows(
@@ -97,13 +97,13 @@ def foreign_rows(
 ) -> Foreign:
     """Observations of general text with translations by the model itself."""
     ignored = special_tokens(model)
-    signals = torch.tensor([coverage.shares(plain(source, ignored)) for source in sources], dtype=torch.float)
+    signals = torch.tensor([coverage.shares(counted_tokens(source, ignored)) for source in sources], dtype=torch.float)
     parts, sentences = [], []
     for said in forced(model, sources, targets):
         ranking, found = said.following.rank(RANKED), search_for(said, retriever)
         parts.append(evidence_of(said, ranking, found, signals[said.pairs], variance))
         sentences.append(torch.from_numpy(said.pairs))
-    return Foreign(joined(parts), torch.cat(sentences))
+    return Foreign(joined_evidence(parts), torch.cat(sentences))
 
 
 def sampled(store: Store, count: int) -> NDArray[np.int64]:
@@ -120,7 +120,7 @@ def special_tokens(model: TranslationModel) -> frozenset[int]:
     return frozenset(model.tokenizer.all_special_ids)
 
 
-def plain(source: Sequence[int], ignored: frozenset[int]) -> list[int]:
+def counted_tokens(source: Sequence[int], ignored: frozenset[int]) -> list[int]:
     return [token for token in source if token not in ignored]
 
 

@@ -23,7 +23,7 @@ from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.datastore import Store
 from knnmt.store.filters import numbers_below
-from knnmt.translate.leave_one_out import plain, special_tokens
+from knnmt.translate.leave_one_out import counted_tokens, special_tokens
 from knnmt.translate.settings import BY_HAND, TranslateSettings, check_enough
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def kind_for(store: Store, model: TranslationModel, asked: TranslateSettings) ->
     return "learned" if store.has_keys else "fixed"
 
 
-def told(mixer: Mixer, settings: TranslateSettings) -> dict[str, Any]:
+def mixing_told(mixer: Mixer, settings: TranslateSettings) -> dict[str, Any]:
     """The settings of the mixing, for a reader."""
     if isinstance(mixer, FixedMixer):
         values = {name: getattr(mixer, name) for name in BY_HAND}
@@ -171,7 +171,7 @@ def coverage_of(store: Store, model: TranslationModel, *, first: int = 0) -> Cov
     for begin in range(0, len(numbers), SOURCES_AT_ONCE):
         pairs = store.segments_at(numbers[begin : begin + SOURCES_AT_ONCE])
         encoded = model.encode_sources([pair.source for pair in pairs])
-        coverage.add(plain(source, ignored) for source in encoded)
+        coverage.add(counted_tokens(source, ignored) for source in encoded)
     return coverage
 
 

@@ -81,7 +81,7 @@ def still_wrong(translator: Translator, tried: Sequence[tuple[UnitPiece, Masked]
     return wrong
 
 
-def fitting(model: TranslationModel) -> Callable[[str], bool]:
+def fits_model(model: TranslationModel) -> Callable[[str], bool]:
     """A function that says whether a text is short enough for a model."""
 
     def fits(text: str) -> bool:

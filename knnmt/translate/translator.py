@@ -30,7 +30,7 @@ from knnmt.store.filters import Condition
 from knnmt.translate.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
 from knnmt.translate.decoding import RetrievalCounts, mixing_in, proposing
 from knnmt.translate.explanation import Explanation, Tracing
-from knnmt.translate.mixer_choice import fixed_mixer, mixer_for, told
+from knnmt.translate.mixer_choice import fixed_mixer, mixer_for, mixing_told
 from knnmt.translate.settings import TranslateSettings
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Translator:
 
     def told(self) -> dict[str, Any]:
         """How it mixes, for a reader."""
-        return told(self.mixer, self.settings) if self.mixer else {}
+        return mixing_told(self.mixer, self.settings) if self.mixer else {}
 
     def refresh(self) -> bool:
         """Open the newest versions of the stores; returns whether anything has changed."""
@@ -349,7 +349,7 @@ def other_model(store: Store, made_with: str, found: str, name: str = "the one t
     )
 
 
-def wrapped(network: Network, tokenizer: Any, record: ModelRecord) -> TranslationModel:
+def own_model(network: Network, tokenizer: Any, record: ModelRecord) -> TranslationModel:
     """A user's own model, as the store knows it."""
     return wrap_model(
         network,
@@ -375,6 +375,6 @@ def attach_retrieval(
     record = retriever.stores[0].manifest.model
     check_fingerprint(retriever.stores[0], record, fingerprint(model, tokenizer), "the one given")
     site, dtype = key_site_of(model, record.key_site), dtype_of(with_precision(retriever, asked).precision)
-    mixer = mixer_for(retriever, wrapped(model, tokenizer, record), asked)
+    mixer = mixer_for(retriever, own_model(model, tokenizer, record), asked)
     with lock_of(model), packed_layers(model, dtype=dtype), mixing_in(model, site, retriever, mixer):
         yield

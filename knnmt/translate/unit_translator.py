@@ -17,12 +17,12 @@ from knnmt.text.languages import base_language
 from knnmt.text.scripts import is_spaceless
 from knnmt.translate.aligning import Aligner, Pair
 from knnmt.translate.document_settings import UnitOptions as UnitOptions
-from knnmt.translate.pieces import UnitPiece, fitting, translate_pieces
+from knnmt.translate.pieces import UnitPiece, fits_model, translate_pieces
 from knnmt.translate.translator import Translator
 from knnmt.units import doubts
 from knnmt.units.accelerators import Accelerator, with_accelerator, without_accelerator
-from knnmt.units.flat import Flat, Span, flattened, joined, white
-from knnmt.units.lines import hard_breaks, is_wrapped, line_ends, wrapped, wrapping_of
+from knnmt.units.flat import Flat, Span, flattened, joined_content, white
+from knnmt.units.lines import hard_breaks, is_wrapped, line_ends, wrapped_again, wrapping_of
 from knnmt.units.links import Matrix, is_thing
 from knnmt.units.mending import Mended, mended
 from knnmt.units.outcomes import UnitOutcome
@@ -67,7 +67,7 @@ class UnitTranslator:
         self.options = options or UnitOptions()
         self.lookup = Lookup(translator.stores, where=self.options.where or translator.settings.where)
         self.aligner = Aligner(translator.translation_model)
-        self.fits = fitting(translator.translation_model)
+        self.fits = fits_model(translator.translation_model)
 
     def translate(self, units: Sequence[DocumentUnit]) -> list[UnitResult]:
         """One result for each unit, in order."""
@@ -230,15 +230,15 @@ class UnitTranslator:
         whole = Flat(tuple(words), tuple(gaps))
         if meeting and not balance(work.flat.text(), whole.text()).holds:  # two pieces became another address
             whole = Flat(whole.words, tuple((" ",) if at in meeting else gap for at, gap in enumerate(gaps)))
-        return wrapped(whole, runs, how) if how else whole
+        return wrapped_again(whole, runs, how) if how else whole
 
     def content_of(self, work: UnitWork, target: Flat, links: Sequence[Matrix | None]) -> Content:
         """The translation with the tags of the source."""
         if not target.words:
-            return work.unit.source if not work.flat.words else joined([*work.flat.gaps[0], *work.flat.tags])
+            return work.unit.source if not work.flat.words else joined_content([*work.flat.gaps[0], *work.flat.tags])
         if not work.flat.tags:
-            return joined([*interleaved(target)])
-        matrix = blocks(work, links, len(target.words))
+            return joined_content([*interleaved(target)])
+        matrix = links_of_unit(work, links, len(target.words))
         done = placed(work.flat, target, matrix)
         if done.sure < SURE:
             work.flags.append(doubts.TAG_GUESSED)
@@ -281,7 +281,7 @@ def interleaved(flat: Flat) -> Iterator[str | Tag]:
     yield from flat.gaps[-1]
 
 
-def blocks(work: UnitWork, links: Sequence[Matrix | None], rows: int) -> Matrix:
+def links_of_unit(work: UnitWork, links: Sequence[Matrix | None], rows: int) -> Matrix:
     """The links of a unit: those of its pieces, each in its own rows and columns."""
     matrix = np.zeros((rows, len(work.flat.words)), np.float32)
     row = 0

@@ -117,7 +117,7 @@ def flattened(content: Content) -> Flat:
             standing.append((len(text), piece))
         else:
             text += piece
-    words = [*split_at(word_spans(text), {at for at, _ in standing})]
+    words = [*split_at(spans_of_words(text), {at for at, _ in standing})]
     starts, ends = [start for start, _ in words], [end for _, end in words]
     gaps = zip([0, *ends], [*starts, len(text)], strict=True)
     waiting = deque(standing)
@@ -140,7 +140,7 @@ def gap_of(text: str, start: int, end: int, waiting: deque[tuple[int, Tag]]) -> 
     return tuple(piece for piece in (*pieces, text[start:end]) if piece != "")
 
 
-def word_spans(text: str) -> list[Span]:
+def spans_of_words(text: str) -> list[Span]:
     """Where the words of a text stand; everything between them is white space."""
     spans: list[Span] = []
     at = 0
@@ -156,7 +156,7 @@ def runs(text: str, start: int, end: int) -> list[Span]:
     return [(start + found.start(), start + found.end()) for found in RUN.finditer(classes)]
 
 
-def joined(pieces: Sequence[str | Tag]) -> Content:
+def joined_content(pieces: Sequence[str | Tag]) -> Content:
     """Content with neighbouring texts joined and empty ones left out."""
     content: list[str | Tag] = []
     for piece in pieces:

@@ -87,7 +87,7 @@ def is_wrapped(flat: Flat, span: Span) -> bool:
     return any("\n" in white(flat.gaps[at]) for at in range(span[0] + 1, span[1]))
 
 
-def wrapped(target: Flat, spans: Sequence[Span], how: Wrapping) -> Flat:
+def wrapped_again(target: Flat, spans: Sequence[Span], how: Wrapping) -> Flat:
     """The target with lines broken in some runs of its words, where they would be longer than the source's."""
     free = {at for first, last in spans for at in range(first + 1, last)}
     return Flat(target.words, tuple(broken(target, free, how)))

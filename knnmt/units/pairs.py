@@ -22,7 +22,7 @@ class DocumentPair(Corpus):
 
     def units(self) -> Iterator[Unit]:
         assert self.target is not None
-        sides = [texts_of(self.source), texts_of(self.target)]
+        sides = [unit_texts(self.source), unit_texts(self.target)]
         for number, (left, right) in enumerate(zip_longest(*sides), start=1):
             if left is None or right is None:
                 shorter, longer = (self.source, self.target) if left is None else (self.target, self.source)
@@ -30,7 +30,7 @@ class DocumentPair(Corpus):
             yield Unit(left, right)
 
 
-def texts_of(file: Path) -> Iterator[str]:
+def unit_texts(file: Path) -> Iterator[str]:
     """The units of a document as a model sees them."""
     try:
         for unit in open_document(file, options=DocumentOptions(all_units=True)).units():

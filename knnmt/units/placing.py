@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.documents.content import Content, Tag
-from knnmt.units.flat import CLASSES, Flat, Gap, Span, joined, white
+from knnmt.units.flat import CLASSES, Flat, Gap, Span, joined_content, white
 from knnmt.units.links import Matrix
 
 BELONGS = 0.5  # a word belongs to a pair where more than this of its links lies inside it
@@ -23,14 +23,14 @@ SURE = 0.55  # below, a place is a guess
 
 
 @dataclass(slots=True)
-class Node:
+class TagNode:
     """A pair or a single tag, with the gaps of the source that it stands in."""
 
     tags: tuple[Tag, ...]  # one, or two of a pair
     first: int
     last: int
     order: int
-    children: list["Node"] = field(default_factory=list)
+    children: list["TagNode"] = field(default_factory=list)
     place: Span = (0, 0)  # gaps of the target
 
     @property
@@ -50,25 +50,25 @@ def placed(source: Flat, target: Flat, links: Matrix) -> Placed:
     """Put the tags of the source into a target that has none; links are [target words, source words]."""
     roots = tree(source)
     surest = Places(links).place(roots, (0, len(source.words)), (0, len(target.words)))
-    return Placed(joined([*written(source, target, [*arranged(roots, 0, len(target.words))])]), surest)
+    return Placed(joined_content([*words_and_tags(source, target, [*arranged(roots, 0, len(target.words))])]), surest)
 
 
-def tree(flat: Flat) -> list[Node]:
+def tree(flat: Flat) -> list[TagNode]:
     """The tags as nodes; pairs that overlap, or of which a half is missing, are single tags."""
     standing = [(tag, gap) for gap, pieces in enumerate(flat.gaps) for tag in pieces if isinstance(tag, Tag)]
     partners = nested_pairs([tag for tag, _ in standing])
-    roots: list[Node] = []
-    open_nodes: list[Node] = []
+    roots: list[TagNode] = []
+    open_nodes: list[TagNode] = []
     for order, (tag, gap) in enumerate(standing):
         siblings = open_nodes[-1].children if open_nodes else roots
         if order in partners:
             close, last = standing[partners[order]]
-            open_nodes.append(Node((tag, close), gap, last, order))
+            open_nodes.append(TagNode((tag, close), gap, last, order))
             siblings.append(open_nodes[-1])
         elif order in partners.values():
             open_nodes.pop()
         else:
-            siblings.append(Node((tag,), gap, gap, order))
+            siblings.append(TagNode((tag,), gap, gap, order))
     return roots
 
 
@@ -99,7 +99,7 @@ class Places:
     def __init__(self, links: Matrix) -> None:
         self.links = links
 
-    def place(self, nodes: Sequence[Node], source: Span, target: Span) -> float:
+    def place(self, nodes: Sequence[TagNode], source: Span, target: Span) -> float:
         """Place siblings inside a run of the target that stands for a run of the source; how sure the worst one is."""
         sure, taken = 1.0, list[Span]()
         pairs = [node for node in nodes if node.is_pair and node.first < node.last]
@@ -113,17 +113,17 @@ class Places:
                 sure = min(sure, certainty, self.place(node.children, (node.first, node.last), node.place))
         return sure
 
-    def clearness(self, node: Node, target: Span) -> float:
+    def clearness(self, node: TagNode, target: Span) -> float:
         """What the best run for a pair scores where nothing else is in its way."""
         return best_run(self.inside(node, target))[1]
 
-    def inside(self, node: Node, target: Span) -> Matrix:
+    def inside(self, node: TagNode, target: Span) -> Matrix:
         """For each word of a run of the target, how much of its links lies in a pair."""
         low, high = target
         shares: Matrix = self.links[low:high, node.first : node.last].sum(axis=1)
         return shares
 
-    def run_for(self, node: Node, source: Span, target: Span, taken: Sequence[Span]) -> tuple[Span, float]:
+    def run_for(self, node: TagNode, source: Span, target: Span, taken: Sequence[Span]) -> tuple[Span, float]:
         """The run of free target words that a pair goes around, and how sure that is."""
         if (node.first, node.last) == source:
             return target, 1.0
@@ -135,14 +135,14 @@ class Places:
         place = (low + run[0], low + run[1])
         return place, self.certainty(node, target, place)
 
-    def certainty(self, node: Node, target: Span, place: Span) -> float:
+    def certainty(self, node: TagNode, target: Span, place: Span) -> float:
         """How clearly links tell the words inside from those outside: 1 where each word's links are all on its side."""
         shares = self.inside(node, target)
         within = np.zeros(len(shares), bool)
         within[place[0] - target[0] : place[1] - target[0]] = True
         return float(min(shares[within].mean(), 1 - shares[~within].max(initial=0.0)))
 
-    def point_for(self, node: Node, source: Span, target: Span, taken: Sequence[Span]) -> tuple[Span, float]:
+    def point_for(self, node: TagNode, source: Span, target: Span, taken: Sequence[Span]) -> tuple[Span, float]:
         """The gap of the target for what stands alone, outside of pairs beside it, and how sure that is."""
         low, high = target
         if node.first == source[0] or low == high:
@@ -196,7 +196,7 @@ def gaps_between(target: Span, taken: Sequence[Span]) -> list[Span]:
     return [(start, end) for start, end in [*free, (low, target[1])] if start < end]
 
 
-def arranged(nodes: Sequence[Node], low: int, high: int) -> Iterator[int | Tag]:
+def arranged(nodes: Sequence[TagNode], low: int, high: int) -> Iterator[int | Tag]:
     """Word numbers and tags, in order."""
     at = low
     for node in sorted(nodes, key=lambda node: (node.place[0], node.place[1], node.order)):
@@ -211,7 +211,7 @@ def arranged(nodes: Sequence[Node], low: int, high: int) -> Iterator[int | Tag]:
 # Spacing
 
 
-def written(source: Flat, target: Flat, order: Sequence[int | Tag]) -> Iterator[str | Tag]:
+def words_and_tags(source: Flat, target: Flat, order: Sequence[int | Tag]) -> Iterator[str | Tag]:
     """The words of the target with their gaps, in which tags have the white space that they had in the source."""
     known = {gap_tags(gap): gap for gap in source.gaps if gap_tags(gap)}
     sides = sides_of(source)

@@ -100,6 +100,7 @@ def test_ablation_leaves_out_each_path_and_all(store: Store, test_set: tuple[Pat
     assert (left_out["all"], left_out["all but int8"]) == ((), ("int8",))
     assert left_out["packed alone"] == tuple(path for path in FAST_PATHS if path != "packed")
     assert not any("centroids" in name for name in openings(replace(plan, stores=())))
+    assert list(openings(plan, ["int8"])) == ["none of them", "int8 alone", "all but int8", "all"]
     with pytest.raises(SettingsError, match="one store"):
         ablation(small_plan(store, *test_set))
 

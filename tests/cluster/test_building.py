@@ -28,6 +28,7 @@ from knnmt.store.building import SCRATCH, Slice, model_record  # noqa: E402
 from knnmt.store.verification import problems_of  # noqa: E402
 from knnmt.text.corpus import Segment  # noqa: E402
 
+KILLS = int(os.environ.get("KNNMT_KILLS", "2"))  # each costs the start of a process that loads the libraries
 SETTINGS = BuildSettings(limit=40, part_entries=150, batch_tokens=512, index="IVF8,PQ32x4fs")
 
 
@@ -63,12 +64,12 @@ def worker_pids() -> list[int]:
 
 @pytest.fixture
 def killer(tmp_path: Path) -> Iterator[list[int]]:
-    """Kills a worker as soon as there is one, three times."""
+    """Kills a worker as soon as there is one, again and again."""
     killed: list[int] = []
     stop = threading.Event()
 
     def kill() -> None:
-        while not stop.wait(0.02) and len(killed) < 3:
+        while not stop.wait(0.02) and len(killed) < KILLS:
             for pid in worker_pids()[:1]:
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from knnmt.engine.bytewise import by_bytes, has_bytes, pack
+from knnmt.engine.bytewise import by_bytes, has_bytes, pack_bytes
 
 pytestmark = pytest.mark.skipif(not has_bytes(torch.device("cpu")), reason="this processor has no product of bytes")
 
 
 def product(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    found, scales = by_bytes(states, pack(weight))
+    found, scales = by_bytes(states, pack_bytes(weight))
     return found * scales
 
 

@@ -7,11 +7,11 @@ import pytest
 from tiny_models import ARCHITECTURES, ENGLISH, tiny_model
 
 from knnmt.models.words import (
+    characters_written,
     label,
     widened,
     word_spans,
     words_of,
-    written,
     written_by_decoding,
     written_by_pieces,
 )
@@ -21,7 +21,7 @@ from knnmt.models.words import (
 def test_words_of_every_kind_of_tokenizer(name: str) -> None:
     model = tiny_model(name)
     for text, ids in zip(ENGLISH, model.encode_targets(ENGLISH), strict=True):
-        ends = written(model, ids, text)
+        ends = characters_written(model, ids, text)
         words = words_of(text, ends)
         assert [text[start:end] for start, end in word_spans(text, words, ends)] == text.split()
         assert [position for word in words for position in word] == list(range(len(ids) - 1))

@@ -348,7 +348,7 @@ def test_what_the_full_scale_needs_is_what_the_code_does() -> None:
     page = " ".join((RECIPE / "README.md").read_text(encoding="utf-8").split())
     clusters = int(automatic_factory(770_000_000, 1024).removeprefix("IVF").split(",")[0])
     keys = clusters * TRAINING_KEYS_PER_CLUSTER
-    assert f"reads {TRAINING_KEYS_PER_CLUSTER} keys a cluster" in page
+    assert f"reads {TRAINING_KEYS_PER_CLUSTER} keys per cluster" in page
     assert f"has {clusters:,} clusters: {keys / 1e6:.1f} million keys of 4 KB" in page
     assert f"{keys * 4 * 1024 / 1e9:.0f} GB of memory" in page
     assert f"reads {WIDER * 64} keys of 2 KB" in page

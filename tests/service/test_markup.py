@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knnmt.documents.content import Tag
-from knnmt.service.markup import contents, spoken, written
+from knnmt.service.markup import contents, spoken, written_markup
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,15 @@ SOME = st.lists(st.sampled_from(["<b>", "</b>", "<br>", "<p>", "</p>", "&amp;", 
 
 def again(text: str, *, is_html: bool) -> str:
     parts = contents(text, is_html=is_html)
-    return "".join(one if isinstance(one, str) else written(one, is_html=is_html) for one in parts)
+    return "".join(one if isinstance(one, str) else written_markup(one, is_html=is_html) for one in parts)
 
 
 @given(SOME)
 def test_plain_text_comes_back_as_it_was(text: str) -> None:
     assert (
-        "".join(one if isinstance(one, str) else written(one, is_html=False) for one in contents(text, is_html=False))
+        "".join(
+            one if isinstance(one, str) else written_markup(one, is_html=False) for one in contents(text, is_html=False)
+        )
         == text
     )
 

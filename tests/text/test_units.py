@@ -3,7 +3,7 @@
 import pytest
 from xml_readers import peak_memory
 
-from knnmt.text.units import Unit, described, joined, utc_time
+from knnmt.text.units import Unit, described, joined_values, utc_time
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ def test_utc_time(text: str, expected: str) -> None:
 
 
 def test_values_of_one_name_become_lines() -> None:
-    assert joined([("a", "1"), ("b", "2"), ("a", ""), ("a", "3")]) == {"a": "1\n\n3", "b": "2"}
+    assert joined_values([("a", "1"), ("b", "2"), ("a", ""), ("a", "3")]) == {"a": "1\n\n3", "b": "2"}
 
 
 def test_values_of_one_name_are_joined_once() -> None:
     """Text that grows by a line at a time would be copied for each: the peak would hold the text twice."""
     value = "x" * 1_000
     with peak_memory() as peak:
-        lines = joined(("note", value) for _ in range(1_000))["note"]
+        lines = joined_values(("note", value) for _ in range(1_000))["note"]
     assert len(lines) == 1_000 * 1_001 - 1
     assert peak[0] < 1.5 * len(lines)
 

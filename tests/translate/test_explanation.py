@@ -27,7 +27,7 @@ from knnmt.models.words import label
 from knnmt.translate.beam import BeamSearch, rules_of
 from knnmt.translate.decoding import RetrievalCounts, proposing
 from knnmt.translate.explanation import ExplainedToken, Neighbour, Origins, explain_word, marks_of, share_of_memory
-from knnmt.translate.mixer_choice import fixed_mixer, told
+from knnmt.translate.mixer_choice import fixed_mixer, mixing_told
 from knnmt.translate.settings import TranslateSettings
 
 SOURCE = "Brandgefahr! Laden Sie keinen Akku, dessen Gehäuse Risse oder Dellen aufweist."
@@ -387,4 +387,4 @@ def test_wrong_calls(run: Run, store: Store, arguments: tuple[str, object], says
     ],
 )
 def test_settings_are_told_without_the_usual(settings: TranslateSettings, said: str) -> None:
-    assert Explanation("", "", None, None, told(fixed_mixer(settings, 99), settings), [], []).setting == said
+    assert Explanation("", "", None, None, mixing_told(fixed_mixer(settings, 99), settings), [], []).setting == said

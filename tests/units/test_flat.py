@@ -5,7 +5,7 @@ from contents import contents, marked, shown
 from hypothesis import given
 
 from knnmt.documents.content import Content, plain_text
-from knnmt.units.flat import Flat, flattened, joined, word_spans
+from knnmt.units.flat import Flat, flattened, joined_content, spans_of_words
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from knnmt.units.flat import Flat, flattened, joined, word_spans
     ],
 )
 def test_words(text: str, words: list[str]) -> None:
-    assert [text[start:end] for start, end in word_spans(text)] == words
+    assert [text[start:end] for start, end in spans_of_words(text)] == words
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_a_model_sees(content: str, text: str) -> None:
 
 def back(flat: Flat) -> Content:
     pieces = [piece for at, word in enumerate(flat.words) for piece in (*flat.gaps[at], word)]
-    return joined([*pieces, *flat.gaps[-1]])
+    return joined_content([*pieces, *flat.gaps[-1]])
 
 
 @given(contents())

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from knnmt.documents.content import Content
 from knnmt.units.flat import flattened, white
-from knnmt.units.lines import Wrapping, ends_of_lines, hard_breaks, wrapped, wrapping_of
+from knnmt.units.lines import Wrapping, ends_of_lines, hard_breaks, wrapped_again, wrapping_of
 from knnmt.units.sentences import sentences
 
 WRAPPED = "This is a text of some length that was wrapped\nto a width of forty-six characters, so that\nit fits."
@@ -44,10 +44,10 @@ def test_wrapped_text_is_wrapped_to_the_same_width() -> None:
     how = wrapping_of(flat)
     assert how == Wrapping(46, "\r\n")
     target = flattened((" ".join(["Wort%s," for _ in range(20)]),))
-    done = wrapped(target, [(0, len(target.words))], how).white_text()
+    done = wrapped_again(target, [(0, len(target.words))], how).white_text()
     assert done.split() == target.text().split()
     assert [len(line) for line in done.split("\r\n")] == [39, 39, 39, 39]
-    assert wrapped(target, [], how) == target
+    assert wrapped_again(target, [], how) == target
     assert wrapping_of(flattened(("Name\nVorname",))) is None
 
 
