@@ -109,6 +109,7 @@ class PartFiles:
     def __init__(self, folder: Path, parts: Sequence[PartRecord], dimension: int) -> None:
         self.folder = folder
         self.parts = parts
+        self.entries = sum(part.entries for part in parts)
         self.dimension = dimension
         needed = sum(len(part.files) for part in parts)
         # A mapping has a descriptor of its own.
@@ -207,14 +208,12 @@ class PartFiles:
 
     def rows(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
         """Row `rows[i]` of the column of part `parts[i]`, for every i."""
-        size = np.dtype(KINDS[name]).itemsize * (self.dimension if name == "keys" else 1)
-        # Reading from files has those of all parts open at once.
-        large = self.held and size * sum(part.entries for part in self.parts) > LARGE
+        if len(parts) and (parts == parts[0]).all():  # of most stores: it has one part
+            return self.rows_of_part(name, parts, rows)
         found = np.empty((len(rows), *((self.dimension,) if name == "keys" else ())), KINDS[name])
         from_file = np.zeros(len(rows), bool)
         for part, here in places_by_part(parts):
-            column = self.column(part, name)
-            if large and isinstance(column, np.memmap) and hasattr(os, "pread") and name not in MAPPED_ALWAYS:
+            if self.is_read(name, column := self.column(int(part), name)):
                 from_file[here] = True
             else:
                 found[here] = column[rows[here]]
@@ -223,6 +222,17 @@ class PartFiles:
         if from_file.any():
             found[from_file] = self.read_rows(name, parts[from_file], rows[from_file])
         return found
+
+    def rows_of_part(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
+        """The same where all parts are one."""
+        column = self.column(int(parts[0]), name)
+        return self.read_rows(name, parts, rows) if self.is_read(name, column) else np.asarray(column[rows])
+
+    def is_read(self, name: str, column: Array) -> bool:
+        """Whether rows are read from files and not through a mapping. That has the files of all parts open at once."""
+        if not self.held or name in MAPPED_ALWAYS or not isinstance(column, np.memmap) or not hasattr(os, "pread"):
+            return False
+        return self.entries * column.itemsize * (self.dimension if name == "keys" else 1) > LARGE
 
     def read_rows(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
         """The same rows, read from the files."""

@@ -103,6 +103,7 @@ class Opened:
         self.index: Any = open_index(file, nprobe)
         self.nprobe = set_nprobe(self.index, None)
         self.probing = probing(self.index)
+        self.times_fetched = times_fetched(self.index)
 
     @cached_property
     def exact(self) -> ExactSearch | None:
@@ -218,7 +219,7 @@ class IndexedEntries:
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         if assigned is None and self.probing is not None:
             assigned = self.probing.assign(queries)
-        wanted = min(times_fetched(self.index) * k if self.has_keys else k, self.entries)
+        wanted = min(self.opened.times_fetched * k if self.has_keys else k, self.entries)
         codes, entries = nearest_of(lambda rows, most: self.found(queries, rows, most, assigned), wanted, self.entries)
         entries = self.numbered(entries)
         return Candidates(codes, self.distances_by_keys(queries, entries) if self.has_keys else codes, entries)
