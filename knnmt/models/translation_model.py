@@ -69,7 +69,8 @@ class TranslationModel:
         if not texts:
             return []
         cutting = {} if longest is None else {"truncation": True, "max_length": longest}
-        encoded = self.tokenizer([self.source_prefix + text for text in texts], **PLAIN_TEXT, **cutting)
+        given = [self.source_prefix + text for text in texts]
+        encoded = self.tokenizer(given, **PLAIN_TEXT, **cutting, verbose=False)  # who asks knows what a long text is
         return [list(ids) for ids in encoded["input_ids"]]
 
     def fitting_sources(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
