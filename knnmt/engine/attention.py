@@ -106,8 +106,25 @@ def directly(model: TranslationModel, inputs: dict[str, torch.Tensor]) -> list[t
     network = model.network
     with packed_layers(network, jointly=jointly_packed(network)):
         mask = inputs["attention_mask"]
-        decoder = MarianDecoder(network, encode(network, inputs["input_ids"], mask), mask)
+        decoder = MarianDecoder(network, encoded_sources(network, inputs["input_ids"], mask), mask)
         return decoder.attention(inputs["decoder_input_ids"])
+
+
+def encoded_sources(network: Network, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The encoder's states [sentences, time, dimension]: those that are kept, and the others computed."""
+    encodings = runtime_of(network).encodings
+    kept = [] if encodings is None else encodings.find(ids, mask)
+    lacking = [row for row, states in enumerate(kept) if states is None]
+    if len(lacking) == len(kept):
+        return encode(network, ids, mask)
+    found = next(states for states in kept if states is not None)
+    whole = found.new_zeros(*ids.shape, found.shape[-1])
+    if lacking:
+        whole[lacking] = encode(network, ids[lacking], mask[lacking])
+    for row, states in enumerate(kept):
+        if states is not None:
+            whole[row, : len(states)] = states
+    return whole
 
 
 def by_network(model: TranslationModel, inputs: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
