@@ -31,7 +31,7 @@ def line_pieces(file: EncodedFile) -> Iterator[Piece]:
         before, text, after = around(line)
         yield before
         if text:
-            unit = DocumentUnit(0, (text,), f"{file.path}: line {number}")
+            unit = DocumentUnit(0, (text,), f"{file.path}: line {number}", has_lines=True)  # columns stay columns
             yield Slot((unit,), written_line)
         yield after
 

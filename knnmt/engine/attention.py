@@ -1,20 +1,23 @@
 """A network's cross-attention over given translations: which source tokens each target token attended to.
 
 Fused attention returns no weights. The network therefore uses its plain attention during this pass; results differ only
-by rounding.
+by rounding. A Marian network is run directly, as where it translates.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from knnmt.engine.runtime import lock_of
+from knnmt.engine.marian import MarianDecoder, encode, jointly_packed, objection_to_direct
+from knnmt.engine.packed_layers import packed_layers
+from knnmt.engine.runtime import lock_of, runtime_of
 from knnmt.errors import ModelError
+from knnmt.models.architectures import architecture_of
 from knnmt.models.network import Network
 from knnmt.models.translation_model import TranslationModel
 
@@ -81,17 +84,70 @@ def cross_attention(
     The first shift is the attention with which a token was predicted, the second that of the step after, whose input
     it is. The end token is never an input: its row is zero there.
     """
-    with lock_of(model.network), plain_attention(model.network):
+    with lock_of(model.network):
         inputs = model.teacher_forcing(sources, targets)
-        given = model.network(**inputs, use_cache=False, output_attentions=True).cross_attentions
-    if not given or any(layer is None for layer in given):
-        raise ModelError(f"--model {model.name}: its network gives no cross-attention, so tags cannot be placed by it")
+        objection = objection_to_direct(model) if is_marian(model) else "the architecture has no runner"
+        runtime_of(model.network).not_taken("direct", objection)
+        given = directly(model, inputs) if objection is None else by_network(model, inputs)
     weights = torch.stack(tuple(given)).float().cpu().numpy()  # [layers, batch, heads, positions, source tokens]
     first = len(model.decoder_prefix) - 1
     return [
         shifted(weights[:, row, :, :, : len(source)], first, len(target))
         for row, (source, target) in enumerate(zip(sources, targets, strict=True))
     ]
+
+
+def is_marian(model: TranslationModel) -> bool:
+    return architecture_of(model.network).runner == "marian"
+
+
+def directly(model: TranslationModel, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """By the weights of a Marian network, with the packed copies that translating uses too."""
+    network = model.network
+    with packed_layers(network, jointly=jointly_packed(network)):
+        mask = inputs["attention_mask"]
+        decoder = MarianDecoder(network, encoded_sources(network, inputs["input_ids"], mask), mask)
+        return decoder.attention(inputs["decoder_input_ids"])
+
+
+def encoded_sources(network: Network, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The encoder's states [sentences, time, dimension]: those that are kept, and the others computed."""
+    encodings = runtime_of(network).encodings
+    kept = [] if encodings is None else encodings.find(ids, mask)
+    lacking = [row for row, states in enumerate(kept) if states is None]
+    if len(lacking) == len(kept):
+        return encode(network, ids, mask)
+    found = next(states for states in kept if states is not None)
+    whole = found.new_zeros(*ids.shape, found.shape[-1])
+    if lacking:
+        whole[lacking] = encode(network, ids[lacking], mask[lacking])
+    for row, states in enumerate(kept):
+        if states is not None:
+            whole[row, : len(states)] = states
+    return whole
+
+
+def by_network(model: TranslationModel, inputs: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
+    """By the network's own forward pass, without its projection."""
+    with plain_attention(model.network), without_projection(model.network):
+        given = model.network(**inputs, use_cache=False, output_attentions=True).cross_attentions
+    if not given or any(layer is None for layer in given):
+        raise ModelError(f"--model {model.name}: its network gives no cross-attention, so tags cannot be placed by it")
+    return cast(Sequence[torch.Tensor], given)
+
+
+@contextmanager
+def without_projection(network: Network) -> Iterator[None]:
+    """Inside, the logits say nothing: they take half of the time, and nobody asks for them."""
+    head = network.get_output_embeddings()
+    if type(head) is not torch.nn.Linear or "forward" in vars(head):
+        yield
+        return
+    head.forward = lambda states: states[..., :1]  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del head.__dict__["forward"]
 
 
 def shifted(weights: Weights, first: int, tokens: int) -> Weights:

@@ -79,6 +79,8 @@ class Stepper:
             passed = self.begin_by_network(ids, mask, prefix)
         if self.is_direct and self.projection:
             encoded = encode(self.network, ids, mask)
+            if self.runtime.encodings is not None:
+                self.runtime.encodings.keep(ids, mask, encoded)
             self.decoder = decoder_for(self.model, encoded, mask, self.beam, self.dtype)
             passed = self.decoder.begin(prefix)
         if self.projection:

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ class TranslationModel:
         if not texts:
             return []
         cutting = {} if longest is None else {"truncation": True, "max_length": longest}
-        encoded = self.tokenizer([self.source_prefix + text for text in texts], **PLAIN_TEXT, **cutting)
+        given = [self.source_prefix + text for text in texts]
+        encoded = self.tokenizer(given, **PLAIN_TEXT, **cutting, verbose=False)  # who asks knows what a long text is
         return [list(ids) for ids in encoded["input_ids"]]
 
     def fitting_sources(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
@@ -95,6 +97,22 @@ class TranslationModel:
     def token_text(self, token: int) -> str:
         """The token's string in the vocabulary."""
         return str(self.tokenizer.convert_ids_to_tokens([token])[0])
+
+    def token_texts(self, tokens: Sequence[int]) -> list[str]:
+        """The same of several, which the tokenizer is asked for once."""
+        known = self.known_texts
+        new = [token for token in tokens if token not in known]
+        known.update(zip(new, map(str, self.tokenizer.convert_ids_to_tokens(new)), strict=True))
+        return [known[token] for token in tokens]
+
+    @cached_property
+    def known_texts(self) -> dict[int, str]:
+        return {}
+
+    @cached_property
+    def special_tokens(self) -> frozenset[int]:
+        """Tokens that are no text."""
+        return frozenset(self.tokenizer.all_special_ids)
 
     def teacher_forcing(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> dict[str, Any]:
         """Inputs of one forward pass in which position `len(decoder_prefix) - 1 + i` predicts token i of the target."""

@@ -4,7 +4,7 @@ Vocabularies mark word starts or ends in different ways, or write bytes. Decodin
 tokens works for all of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 
@@ -25,14 +25,22 @@ def characters_written(model: TranslationModel, tokens: Sequence[int], text: str
 
 def written_by_pieces(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int] | None:
     """The same without decoding, if the vocabulary's pieces make up the text; otherwise None."""
-    special = set(model.tokenizer.all_special_ids)
-    pieces = ["" if token in special else model.token_text(token).replace(PIECE_SPACE, " ") for token in tokens]
+    texts = zip(tokens, model.token_texts(tokens), strict=True)
+    pieces = ["" if token in model.special_tokens else text.replace(PIECE_SPACE, " ") for token, text in texts]
     whole = "".join(pieces)
     if whole.strip() != text:
         return None
     before = len(whole) - len(whole.lstrip())
-    ends = accumulate((len(piece) for piece in pieces), initial=0)
-    return [len(text[: max(0, end - before)].rstrip()) for end in ends]  # as decoding does, without a space at the end
+    return [*without_spaces(text, accumulate(map(len, pieces), initial=-before))]
+
+
+def without_spaces(text: str, ends: Iterable[int]) -> Iterator[int]:
+    """Ends in a text before the white space at each of them: decoding, too, leaves out a space at the end."""
+    for end in ends:
+        at = max(0, end)
+        while at and text[at - 1].isspace():
+            at -= 1
+        yield at
 
 
 def written_by_decoding(model: TranslationModel, tokens: Sequence[int], text: str) -> list[int]:

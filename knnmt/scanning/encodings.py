@@ -48,7 +48,21 @@ class EncodedFile:
                     raise DocumentError(f"{self.path}: line {number} is not text (it holds a zero byte)")
                 yield line
         except UnicodeDecodeError as error:
-            raise DocumentError(f"{self.path}: not {self.encoding} after line {number} ({error.reason})") from error
+            where = self.wrong_line()
+            told = f"not {self.encoding} after line {number}" if where is None else f"line {where} is not {self.encoding}"
+            raise DocumentError(f"{self.path}: {told} ({error.reason})") from error
+
+    def wrong_line(self) -> int | None:
+        """The line that cannot be decoded, which is read in blocks; None where a line end is more than one byte."""
+        if self.encoding.startswith(("utf-16", "utf-32")):
+            return None
+        with open_binary(self.path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), start=1):
+                try:
+                    line.decode(self.encoding)
+                except UnicodeDecodeError:
+                    return number
+        return None
 
     def text(self) -> str:
         """All of it, line ends as they are."""

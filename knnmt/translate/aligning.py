@@ -5,6 +5,7 @@ are measured on text: a word that occurs once on both sides, such as a number or
 """
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ from knnmt.units.links import Matrix, anchors, balanced, near_diagonal, with_cer
 
 log = logging.getLogger(__name__)
 
-BATCH_TOKENS = 1024  # padded source tokens a pass: attention of all heads is kept
+BATCH_TOKENS = 1024  # padded tokens a pass, of long texts: attention of all heads is kept
+SHORT = 64  # tokens, below which a text's attention is so small that up to four times as many fit
 HEADS = 4  # that are averaged
 ENOUGH = 24  # known links: a choice that rests on so many is kept
 LEAST = 6  # known links, below which a measure says nothing
@@ -85,21 +87,27 @@ class Aligner:
 
     def attended(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Weights, tuple[Side, Side]]]:
         """Each pair with all attention and with its tokens and words, batch by batch."""
-        sources, _ = self.model.fitting_sources([pair.source.text() for pair in pairs])
-        targets = self.model.encode_targets([pair.target.text() for pair in pairs])
+        texts = [(pair.source.text(), pair.target.text()) for pair in pairs]
+        sources, _ = self.model.fitting_sources([source for source, _ in texts])
+        targets = self.model.encode_targets([target for _, target in texts])
         targets = [tokens[: self.model.positions] for tokens in targets]
         lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        for batch in batches_by_tokens(lengths, BATCH_TOKENS):
+        for batch in batches_by_tokens([weight_of(length) for length in lengths], BATCH_TOKENS):
             given = cross_attention(self.model, [sources[row] for row in batch], [targets[row] for row in batch])
             for row, weights in zip(batch, given, strict=True):
-                pair, prefix = pairs[row], self.model.source_prefix
-                sides = self.side(pair.source, sources[row], prefix), self.side(pair.target, targets[row])
+                pair, (source, target), prefix = pairs[row], texts[row], self.model.source_prefix
+                sides = self.side(pair.source, source, sources[row], prefix), self.side(pair.target, target, targets[row])
                 yield pair, weights, sides
 
-    def side(self, flat: Flat, tokens: Sequence[int], prefix: str = "") -> Side:
+    def side(self, flat: Flat, text: str, tokens: Sequence[int], prefix: str = "") -> Side:
         """The ends of a text's tokens and the spans of its words."""
-        ends = characters_written(self.model, tokens, prefix + flat.text())
+        ends = characters_written(self.model, tokens, prefix + text)
         return [max(0, end - len(prefix)) for end in ends], flat.spans(0, len(flat.words))
+
+
+def weight_of(length: int) -> int:
+    """How much a text of some tokens fills a batch."""
+    return math.ceil(length * max(0.25, min(1, length / SHORT)))
 
 
 def doubt_about(heads: AligningHeads) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from knnmt.documents.content import Content, DocumentUnit, Match, Tag, UnitResult
+from knnmt.engine.runtime import keeping_encodings
 from knnmt.retrieval.lookup import LEAST, Lookup
 from knnmt.store.datastore import StoredSegment
 from knnmt.text.languages import base_language
@@ -79,10 +80,11 @@ class UnitTranslator:
         for work in works:
             work.known = self.known(work)
             work.pieces = [*self.pieces_of(work)]
-        translate_pieces(self.translator, [piece for work in works for piece in work.pieces])
-        for _ in range(SPLIT_AGAIN):
-            self.split_unfinished(works)
-        links = self.links([work for work in works if work.needs_links])
+        with keeping_encodings(self.translator.translation_model.network):
+            translate_pieces(self.translator, [piece for work in works for piece in work.pieces])
+            for _ in range(SPLIT_AGAIN):
+                self.split_unfinished(works)
+            links = self.links([work for work in works if work.needs_links])
         return [self.outcome(work, links.get(id(work))) for work in works]
 
     def known(self, work: UnitWork) -> StoredSegment | None:

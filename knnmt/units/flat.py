@@ -77,7 +77,8 @@ class Flat:
 
     def is_apart(self, at: int) -> bool:
         """Whether a model sees a space in the gap before a word."""
-        return bool(white(self.gaps[at])) or self.is_glued(at)
+        gap = self.gaps[at]
+        return bool(gap) and (bool(white(gap)) or self.is_glued(at))
 
     def is_glued(self, at: int) -> bool:
         """Whether only tags part two words: `one.<br/>Two`, `<td>one</td><td>two</td>`, but not `<b>F</b>ile`."""
@@ -105,6 +106,8 @@ def are_words(left: str, right: str) -> bool:
 
 def white(gap: Gap) -> str:
     """The white space of a gap."""
+    if len(gap) < 2:  # nearly always
+        return gap[0] if gap and isinstance(gap[0], str) else ""
     return "".join(piece for piece in gap if isinstance(piece, str))
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,7 @@ def is_name(word: str) -> bool:
     return len(word) >= 3 and (len(word) >= 5 or not word.islower())
 
 
+@lru_cache(maxsize=1 << 14)
 def is_thing(word: str) -> bool:
     found = things(word)
     return len(found) == 1 and found[0].text == word

@@ -26,6 +26,12 @@ def test_lines(tmp_path: Path, document: str, expected: str, encoding: str) -> N
     assert found == (mark + expected).encode(encoding)
 
 
+def test_columns_of_a_line_are_part_of_its_text(tmp_path: Path) -> None:
+    assert [unit.has_lines for unit in opened(tmp_path, "a.txt", "Name:\tWert\n").units()] == [True]
+    wrapped = opened(tmp_path, "a.txt", "ein Absatz\nder weitergeht\n", paragraphs=True)
+    assert [unit.has_lines for unit in wrapped.units()] == [False]
+
+
 def test_a_line_break_in_a_translation_makes_no_line(tmp_path: Path) -> None:
     document = opened(tmp_path, "a.txt", "eins\nzwei\n")
     assert rewritten(document, lambda _: UnitResult(("one\ntwo",))) == b"one two\none two\n"
@@ -56,7 +62,7 @@ def test_the_identity_changes_nothing(tmp_path: Path, document: str, paragraphs:
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
-    assert message(tmp_path, "a.txt", b"eins\n\xff\n") == "a.txt: not utf-8 after line 0 (invalid start byte)"
+    assert message(tmp_path, "a.txt", b"eins\n\xff\n") == "a.txt: line 2 is not utf-8 (invalid start byte)"
     assert message(tmp_path, "a.txt", b"eins\na\0\n") == "a.txt: line 2 is not text (it holds a zero byte)"
     said = message(tmp_path, "a.docx", b"PK")
     assert said.startswith("a.docx: documents of the ending '.docx' are not known; known: .xlf,")

@@ -127,6 +127,16 @@ def test_teacher_forcing_shifts_the_target_behind_the_prefix() -> None:
     }
 
 
+def test_a_long_text_is_tokenized_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model("marian")
+    told: list[str] = []
+    monkeypatch.setattr(model.tokenizer, "model_max_length", 20)
+    monkeypatch.setattr(model.tokenizer, "deprecation_warnings", {})  # it is said once
+    monkeypatch.setattr(transformers.tokenization_utils_base.logger, "warning", told.append)
+    assert len(model.encode_sources([" ".join(GERMAN * 200)])[0]) > 600
+    assert told == []
+
+
 @pytest.mark.parametrize(("name", "positions"), [("marian", 64), ("fsmt", 64), ("t5", 512), ("umt5", 512)])
 def test_the_longest_sequence(name: str, positions: int) -> None:
     assert tiny_model(name).positions == positions
