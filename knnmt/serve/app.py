@@ -35,7 +35,13 @@ def make_app(server: Server, lifespan: Lifespan | None = None) -> FastAPI:
     app.state.server = server
     for shape in (libretranslate.router, translations.router, memories.router, documents.router, metrics.router):
         app.include_router(shape)
-    for shape in (documents.libretranslate, other_shapes.deepl, other_shapes.tmserver, pages.router):
+    for shape in (
+        documents.libretranslate,
+        other_shapes.deepl,
+        other_shapes.tmserver,
+        other_shapes.apertium,
+        pages.router,
+    ):
         app.include_router(shape)
     app.include_router(other_shapes.deepl, prefix="/deepl", include_in_schema=False)
     app.exception_handler(ApiError)(on_api_error)

@@ -1,17 +1,17 @@
-"""Shapes of other services, for clients that speak nothing else: DeepL's, and Weblate's tmserver's.
+"""Shapes of other services, for clients that speak nothing else: DeepL's, tmserver's for Weblate, Apertium's for OmegaT.
 
 DeepL's clients are given `http://host:5000` or `http://host:5000/deepl` as the server's address (its own library drops
-the path, others keep it), tmserver's `http://host:5000/tmserver`.
+the path, others keep it), tmserver's `http://host:5000/tmserver`, Apertium's `http://host:5000/apertium`.
 """
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.convertors import Convertor, register_url_convertor
 
 from knnmt.serve.calls import Caller, caller_of
-from knnmt.serve.fields import sent_text, sent_texts
+from knnmt.serve.fields import check_text, sent_text, sent_texts
 from knnmt.service.answers import Task
 from knnmt.service.failures import BadRequest
 from knnmt.service.languages import language_name
@@ -19,6 +19,7 @@ from knnmt.service.service import AUTO
 
 deepl = APIRouter(prefix="/v2", tags=["DeepL"])
 tmserver = APIRouter(prefix="/tmserver", tags=["tmserver"])
+apertium = APIRouter(prefix="/apertium", tags=["Apertium"])
 
 DEEPL = ("/v2/", "/deepl/")  # paths of DeepL's clients
 UNLIMITED = 1_000_000_000_000  # DeepL's clients want a number
@@ -63,6 +64,20 @@ async def usage(request: Request) -> dict[str, int]:
     """Nothing is metered here."""
     await caller_of(request, counted=False)
     return {"character_count": 0, "character_limit": UNLIMITED}
+
+
+@apertium.get("/translate")
+async def apertium_translate(
+    request: Request, q: str, langpair: Annotated[str, Query(description="Such as de|en.")]
+) -> dict[str, Any]:
+    """One text, with the two languages in one field; OmegaT's tags in it come back around the same words."""
+    caller = await caller_of(request)
+    texts = [check_text(q, "q")]
+    caller.service.check_size(texts)
+    source, _, target = langpair.partition("|")
+    pair = caller.service.pair(caller.access, source or AUTO, target, q)
+    answer = (await caller.translate(Task(caller.service.scope(caller.access, pair.engine)), texts))[0]
+    return {"responseData": {"translatedText": answer.text}, "responseDetails": None, "responseStatus": 200}
 
 
 @tmserver.get("/languages/")

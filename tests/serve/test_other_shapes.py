@@ -42,6 +42,16 @@ def test_deepl_keeps_tags(client: TestClient) -> None:
     assert "&amp;amp;" not in text
 
 
+def test_apertium_for_omegat(client: TestClient) -> None:
+    """As OmegaT writes the address, its key and tags with it."""
+    asked = "markUnknown=no&langpair=de_AT|en&key=null&q=Das+ist+%3Cg1%3Eein+Haus%3C%2Fg1%3E."
+    answer = client.get(f"/apertium/translate?{asked}").json()
+    assert answer["responseStatus"] == 200
+    assert re.search("<g1>[^<>]+</g1>", answer["responseData"]["translatedText"])
+    assert client.get("/apertium/translate", params={"q": "Haus", "langpair": "de|fr"}).status_code == 400
+    assert client.get("/apertium/translate", params={"q": "Haus"}).status_code == 400
+
+
 def test_tmserver(client: TestClient, store: Store) -> None:
     pair = store.segment(3)
     assert client.get("/tmserver/languages/").json() == {"sourceLanguages": ["de"], "targetLanguages": ["en"]}

@@ -183,6 +183,13 @@ def test_a_document_is_translated(page: Any, tmp_path: Path) -> None:
     item.wait_for(state="detached")
 
 
+def test_the_language_that_was_found_may_be_doubtful(page: Any) -> None:
+    write(page, TEXT)
+    assert page.locator("#detected").inner_text() == "German"
+    write(page, "This is an English text that nobody wrote in German.")
+    assert page.locator("#detected").inner_text() == "Taken for German"
+
+
 def test_export_and_import(page: Any, tmp_path: Path) -> None:
     page.get_by_role("tab", name="Memory").click()
     page.get_by_text("Import and export").click()
@@ -203,6 +210,7 @@ def test_the_weight_is_live(page: Any) -> None:
     page.get_by_role("tab", name="Translate").click()
     page.get_by_text("0 % from the memory").wait_for()
     page.get_by_role("tab", name="Settings").click()
+    assert "too small for a weight of its own" in page.locator("#weight-about").inner_text()  # none was fitted
     page.get_by_role("button", name="Use the fitted value").click()
     with page.expect_response("**/v1/translations"):
         page.get_by_label("house").uncheck()
@@ -216,6 +224,7 @@ def test_axe_finds_nothing(server: Running, browser: Any, scheme: str, size: dic
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)  # axe itself is evaluated
     page = context.new_page()
     opened(page, server)
+    assert page.locator("#hint").evaluate("hint => hint.scrollHeight <= hint.clientHeight"), "it runs out of its pane"
     write(page, TEXT)
     page.locator("#translation button.word").first.click()
     for name in ("Translate", "Memory", "Documents", "Settings"):

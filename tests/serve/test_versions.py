@@ -1,28 +1,29 @@
-"""A store that another process changes while it is served: every answer belongs to one version."""
+"""Stores that other processes change while they are served: every answer belongs to one version of each."""
 
 import multiprocessing
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from living import corpus_of
 from serving import serving
 from tiny_models import tiny_model
 
-from knnmt import Corpus, Store, build_store
+from knnmt import Store, build_store
 from knnmt.store.adding import AddSettings, add_to_store
 from knnmt.store.compacting import compact_store
 from knnmt.store.compacting_tiers import compact_tiers
 from knnmt.store.removing import remove_from_store
 from knnmt.translate.translator import model_of_store
 
-TEXT = "das ist ein haus"
+TEXTS = {"house": "das ist ein haus", "street": "wir gehen"}  # by the store that has it
 CHANGES = 9
 PROCESSES = multiprocessing.get_context("forkserver")
 
 Held = dict[int, str | None]
 
 
-def change(path: Path, folder: Path, told: Connection) -> None:
+def change(path: Path, text: str, told: Connection) -> None:
     """Replace the text's translation again and again, take it out now and then, compact; tells what each version has.
 
     What a version has is told before it is there: whoever sees it may look it up.
@@ -30,7 +31,7 @@ def change(path: Path, folder: Path, told: Connection) -> None:
     store = Store.open(path)
     model = model_of_store(store, None)
     for number in range(CHANGES):
-        corpus = corpus_of(folder, [(TEXT, f"number {number}")], f"change{number}")
+        corpus = corpus_of(path.parent, [(text, f"number {number}")], f"change {path.name} {number}")
         told.send((store.manifest.version + 1, f"number {number}"))
         added = add_to_store(path, model, [corpus], AddSettings(replace=True)).store
         assert added is not None
@@ -41,34 +42,47 @@ def change(path: Path, folder: Path, told: Connection) -> None:
             store = Store.open(path)
         if number % 3 == 2:
             told.send((store.manifest.version + 1, None))
-            store, _ = remove_from_store(path, source_texts=[TEXT])
+            store, _ = remove_from_store(path, source_texts=[text])
             compact_tiers(path)
     told.close()
 
 
 def test_every_answer_belongs_to_one_version(tmp_path: Path) -> None:
-    (tmp_path / "memory.tsv").write_text(f"{TEXT}\tnumber begin\nwir gehen\twe go\n", encoding="utf-8")
-    path = tmp_path / "house"
     model = tiny_model("marian")
-    build_store(path, model, [Corpus(tmp_path / "memory.tsv")])
-    held: Held = {Store.open(path).manifest.version: "number begin"}
-    seen = list[tuple[int, str | None]]()
+    held = {name: Held() for name in TEXTS}
+    for name, text in TEXTS.items():
+        corpus = corpus_of(tmp_path, [(text, "number begin"), ("etwas", "something")], name)
+        held[name] = {build_store(tmp_path / name, model, [corpus]).manifest.version: "number begin"}
+    seen = list[tuple[str, int, str | None]]()
+    with serving(model, [(name, tmp_path / name) for name in TEXTS]) as client:
+        changing = {name: begun(tmp_path / name, text) for name, text in TEXTS.items()}
+        while any(process.is_alive() for process, _ in changing.values()):
+            answer = client.post("/v1/translations", json={"texts": [*TEXTS.values()], "source": "de"}).json()
+            for name, made in zip(TEXTS, answer["translations"], strict=True):
+                seen.append((name, made["versions"][name], made["text"] if made["origin"] == "exact" else None))
+            for name, (_, ours) in changing.items():
+                held[name] |= received(ours)
+    assert [process.exitcode for process, _ in changing.values()] == [0, 0]
+    assert [one for one in seen if held[one[0]][one[1]] != one[2]] == []
+    for name in TEXTS:
+        assert len({version for store, version, _ in seen if store == name}) > 1
+
+
+def begun(path: Path, text: str) -> tuple[Any, Connection]:
+    """A process that changes a store, and what it tells."""
     ours, theirs = PROCESSES.Pipe()
-    changing = PROCESSES.Process(target=change, args=(path, tmp_path, theirs), daemon=True)
-    with serving(model, [("house", path)]) as client:
-        changing.start()
-        theirs.close()
-        while changing.is_alive():
-            answer = client.post("/v1/translations", json={"texts": [TEXT, TEXT], "source": "de"}).json()
-            for made in answer["translations"]:
-                seen.append((made["versions"]["house"], made["text"] if made["origin"] == "exact" else None))
-            while ours.poll():
-                try:
-                    version, text = ours.recv()
-                except EOFError:
-                    break
-                held[version] = text
-    changing.join()
-    assert changing.exitcode == 0
-    assert [(version, text) for version, text in seen if held[version] != text] == []
-    assert len({version for version, _ in seen}) > 1
+    process = PROCESSES.Process(target=change, args=(path, text, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def received(ours: Connection) -> Held:
+    held: Held = {}
+    try:
+        while ours.poll():
+            version, text = ours.recv()
+            held[version] = text
+    except EOFError:
+        pass
+    return held
