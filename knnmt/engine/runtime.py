@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from knnmt.engine.attention import AligningHeads
     from knnmt.engine.compiled import Compiled
     from knnmt.engine.projection import Projection
+    from knnmt.engine.stepping import Stepper
 
 ATTRIBUTE = "_knnmt_runtime"
 
@@ -41,6 +42,7 @@ class Runtime:
         self.compiled: Compiled | None = None
         self.small_batches = 0
         self.heads: AligningHeads | None = None  # of its cross-attention, those that align words
+        self.host: Stepper | None = None  # has prepared the network for several steppers
         self.told: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
