@@ -14,6 +14,7 @@ from bench.ablation import ablation
 from bench.adding import adding
 from bench.bars import draw_bars
 from bench.building import build_against_forward
+from bench.clusters import CLUSTERS, clusters
 from bench.growing import growing
 from bench.memory import peak_memory
 from bench.peers import peers
@@ -54,7 +55,10 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         arguments.repeats,
         arguments.keys_of,
         arguments.memory << 30,
+        arguments.folder,
+        arguments.minutes_at_most,
     ),
+    "clusters": lambda arguments: clusters(tuple(arguments.size or CLUSTERS), arguments.repeats, arguments.keys_of),
     "serving": lambda arguments: serving(served_of(arguments)),
     "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats), arguments.units),
 }
@@ -98,6 +102,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--path", action="append", choices=FAST_PATHS, help="of ablation; again for more (all)")
     parser.add_argument("--knn-transformers", type=Path, metavar="FOLDER", help="a checkout of it, for peers")
     parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
+    parser.add_argument("--folder", type=Path, help="of scale: keeps what was done, so that the next call goes on")
+    parser.add_argument("--minutes-at-most", type=float, help="of scale, with --folder: building stops then")
     parser.add_argument("--tagged", type=Path, metavar="XLIFF", help="human translations with tags, for placement")
     parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
     parser.add_argument("--units", type=int, default=UNITS, help=f"of the document of units ({UNITS:,})")

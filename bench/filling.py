@@ -155,11 +155,14 @@ def build(folder: Path, entries: int, memory: int, seconds: float) -> Row | None
         with clock("write"):
             writer.finish()
             write_index(index, file)
-    writer.save(progress)
+    else:
+        writer.save(progress)
     truth.save()
     progress.peak, progress.pieces = max(progress.peak, highest_memory()), progress.pieces + 1
     state.write_text(json.dumps(asdict(progress)))
-    return told(progress, index, entries, keys) if done else None
+    if not done:
+        return None
+    return told(progress, index, entries, keys, file.stat().st_size + writer.final.stat().st_size)
 
 
 def trained(folder: Path, entries: int, memory: int, keys: NoisyKeys, clock: Clock) -> Any:
@@ -189,16 +192,18 @@ def sample_of(keys: NoisyKeys, entries: int, clusters: int, folder: Path, random
     return sample
 
 
-def told(progress: Progress, index: Any, entries: int, keys: NoisyKeys) -> Row:
+def told(progress: Progress, index: Any, entries: int, keys: NoisyKeys, size: int) -> Row:
     """The row of a build; among it what share of keys is with the nearest of all centroids."""
     among = found_among(plain_clusters(index))
     some = keys.copies(np.arange(JUDGED) * 24_379 % entries)
     same = (among.owners(some) == among.compared(some, 1)[1][:, 0]).mean()
     used = {name: round(seconds, 1) for name, seconds in progress.used.items()}
     return {
-        "clusters": int(index.nlist), "train_seconds": used["train"], "assign_seconds": used["assign"],
+        "factory": automatic_factory(max(entries, EXACT_ENTRIES + 1), index.d, MAPPED), "clusters": int(index.nlist),
+        "gigabytes": round(size / 1e9, 3), "train_seconds": used["train"], "assign_seconds": used["assign"],
         "assign_microseconds_a_key": round(progress.used["assign"] / entries * 1e6, 2),
         "same_cluster": round(float(same), 4), "write_seconds": used["write"],
+        "write_microseconds_a_key": round(progress.used["write"] / entries * 1e6, 2), "pieces": progress.pieces,
         "build_peak_gigabytes": round(progress.peak / 1e9, 2),
     }  # fmt: skip
 

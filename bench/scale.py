@@ -1,86 +1,150 @@
 """What a store costs as it grows: bytes, time and memory to build, to open and to search it, mapped from disk; recall.
 
-Keys are copies of some with noise. Each size has a process that builds and one that searches, so that the highest
-memory of each is its own. `docs/scale.md` has the model that these figures feed.
+Keys are copies of some with noise. Each size has processes that build and others that search, so that the highest
+memory of each is its own. With a folder and minutes, a call ends in time and the next one goes on. `docs/scale.md` has
+the model that these figures feed; `prediction` is that model.
 """
 
+import json
 import multiprocessing
 import os
-import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from bench.filling import (
+    ASKED,
+    MAPPED,
+    QUERIES,
+    K,
+    Keys,
+    Row,
+    build,
+    highest_memory,
+    index_name,
+    keys_in,
+    queries_of,
+    truth_file,
+)
 from bench.hollow import hollow_store
-from bench.noisy import JUDGED, NearOwners, NoisyKeys
+from bench.noisy import NoisyKeys
+from bench.prediction import compared
 from bench.searching import keys_of, synthetic
 from knnmt import Store
-from knnmt.layout.part_files import map_file
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.retrieval.searchers import IndexedEntries
-from knnmt.search.exact import nearest, norms_of
-from knnmt.search.factories import EXACT_ENTRIES, automatic_factory, automatic_nprobe, make_index
-from knnmt.search.file_names import lists_name
-from knnmt.search.index import BuiltIndex, read_trained, train, wider_of, write_index
+from knnmt.search.centroids import Centroids
+from knnmt.search.coarse import probing
+from knnmt.search.cutting import keep
+from knnmt.search.factories import automatic_factory, automatic_nprobe
+from knnmt.search.file_names import lists_name, trained_name
+from knnmt.search.groups import SEARCHED_FOR_A_KEY
+from knnmt.search.index import BuiltIndex, open_index, read_trained, wider_of
 from knnmt.search.internals import quantiser_of, set_nprobe
-from knnmt.search.mapped_lists import ListWriter
+from knnmt.search.library import faiss
 
-QUERIES = 160  # 32 sentences with 5 beams: a step
-ASKED = 64  # queries whose true nearest are looked for
-K = 16
 BATCHES = 24  # steps with other queries: they read more than a process may keep mapped
-MAPPED = 1 << 20  # bytes of memory for codes: so little that those are chosen that can be mapped
-PROBED = (4, 8, 16, 32, 64)
+PROBED = (1, 2, 4, 8, 16, 32, 64)
 PART_ENTRIES = 131_072
-
-Keys = NDArray[np.float32]
-Row = dict[str, Any]
+NEEDED = 3  # rows, from which on the last is compared with what the others predict
 
 
-def scale(sizes: tuple[int, ...], dimensions: tuple[int, ...], repeats: int, store: str | None, memory: int) -> Row:
+def scale(
+    sizes: tuple[int, ...],
+    dimensions: tuple[int, ...],
+    repeats: int,
+    store: str | None,
+    memory: int,
+    folder: Path | None = None,
+    minutes: float | None = None,
+) -> Row:
     """A row for each dimension and size, and how recall and time depend on the clusters searched."""
-    rows: list[Row] = []
-    curves: list[Row] = []
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as place:
-        folder = Path(place)
+    until = time.monotonic() + 60 * minutes if minutes else float("inf")
+    with ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+        rows: list[Row] = []
+        curves: list[Row] = []
         for dimension in dimensions:
-            originals = keys_of(Store.open(store)) if store else synthetic(dimension)
-            np.save(folder / "originals.npy", originals.astype(np.float16))
+            here = place / str(dimension)
+            make_originals(here, dimension, store)
+            mine: list[Row] = []
             for entries in sizes:
-                built = apart(build, folder, entries, memory)
-                opened: Row = {}
-                for name, size in (("parts", PART_ENTRIES), ("part", entries)):
-                    apart(make_hollow, folder, entries, name, size)
-                    opened |= {f"{what}_in_{name}": one for what, one in apart(opening, folder, entries, name).items()}
-                found, curve = apart(search, folder, entries, repeats)
-                rows.append({"entries": entries, "dimension": originals.shape[1]} | built | opened | found)
-                print(rows[-1], curve, flush=True)
-                curves += [rows[-1] | point for point in curve]
-                show(f"{QUERIES} queries a step, recall of the nearest {K}", rows)
-                (folder / index_name(entries)).unlink()
-                (folder / lists_name(index_name(entries))).unlink()
+                found = row_of(here, entries, repeats, memory, until)
+                if found is None:
+                    print(f"{entries:,} entries are not finished; the same call goes on", flush=True)
+                    return {"rows": rows, "curves": curves}
+                mine.append(found["row"])
+                curves += [found["row"] | point for point in found["curve"]]
+            show(f"{QUERIES} queries a step, recall of the nearest {K}", mine)
+            if len(mine) >= NEEDED:
+                show("the largest, from the two before it", compared(mine))
+            rows += mine
     columns = ("entries", "dimension", "nprobe", "recall", "warm_milliseconds", "warm_processor_milliseconds")
     points = [{name: curve[name] for name in columns} for curve in curves]
     show("by clusters searched", points)
     return {"rows": rows, "curves": points}
 
 
+def make_originals(folder: Path, dimension: int, store: str | None) -> None:
+    file = folder / "originals.npy"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        originals = keys_of(Store.open(store)) if store else synthetic(dimension)
+        np.save(file, originals.astype(np.float16))
+
+
+def row_of(folder: Path, entries: int, repeats: int, memory: int, until: float) -> Row | None:
+    """All figures of one size; None if the time is over. What an earlier call found is read."""
+    file = folder / f"row-{entries}.json"
+    if file.exists():
+        found: Row = json.loads(file.read_text())
+        return found
+    built_before = folder / f"built-{entries}.json"
+    if built_before.exists():
+        built: Row | None = json.loads(built_before.read_text())
+    else:
+        built = apart(build, folder, entries, memory, until - time.monotonic())
+        if built is None:
+            return None
+        built_before.write_text(json.dumps(built))
+    assert built is not None
+    opened: Row = {}
+    for name, size in (("parts", PART_ENTRIES), ("part", entries)):
+        if not (folder / f"store-{entries}-{name}").exists():
+            apart(make_hollow, folder, entries, name, size)
+        opened |= {f"{what}_in_{name}": one for what, one in apart(opening, folder, entries, name).items()}
+    searched, curve = apart(search, folder, entries, repeats)
+    held = apart(in_memory, folder, entries)
+    dimension = keys_in(folder).originals.shape[1]
+    found = {"row": {"entries": entries, "dimension": dimension} | built | opened | searched | held, "curve": curve}
+    print(found, flush=True)
+    file.write_text(json.dumps(found))
+    for name in (index_name(entries), lists_name(index_name(entries)), trained_name(index_name(entries))):
+        (folder / name).unlink()
+        for kept in folder.glob(f"store-{entries}-*/{name}"):
+            kept.unlink()
+    return found
+
+
 def show(title: str, rows: list[Row]) -> None:
+    """A line for each figure, a column for each row: there are more figures than sizes."""
     table = Table(title=title, box=None)
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), justify="right")
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int | float) else str(value) for value in row.values()))
+    table.add_column("")
+    for _ in rows:
+        table.add_column(justify="right")
+    for name in rows[0]:
+        values = [row.get(name, "") for row in rows]
+        table.add_row(name.replace("_", " "), *(f"{one:,}" if isinstance(one, int | float) else one for one in values))
     Console().print(table)
 
 
@@ -90,85 +154,10 @@ def apart(work: Callable[..., Any], *arguments: Any) -> Any:
         return pool.apply(work, arguments)
 
 
-def index_name(entries: int) -> str:
-    return f"index-{entries}.faiss"
-
-
-def keys_in(folder: Path) -> NoisyKeys:
-    return NoisyKeys(np.asarray(map_file(folder / "originals.npy"), np.float32))
-
-
-def queries_of(keys: NoisyKeys, batch: int) -> Keys:
-    """Copies that no store has."""
-    return keys.copies((np.arange(QUERIES) + batch * QUERIES) * 7919 + (1 << 40))
-
-
-def build(folder: Path, entries: int, memory: int) -> Row:
-    """Write an index in one pass; the true nearest of some queries are found beside it, and not counted."""
-    keys, file = keys_in(folder), folder / index_name(entries)
-    factory = automatic_factory(max(entries, EXACT_ENTRIES + 1), keys.originals.shape[1], MAPPED)
-    index, random = make_index(factory, keys.originals.shape[1]), np.random.default_rng(0)
-    clock = Clock()
-    with clock("train"):
-        train(index, [sample_of(keys, entries, index.nlist, folder, random)], random, factory, memory)
-    owners, writer = NearOwners(index, keys), ListWriter(index, file, memory=memory // 4)
-    with clock("assign"):
-        true = owners.among.owners(keys.copies(some := np.arange(JUDGED) * 24_379 % entries))
-    agreement = float((owners.owners(some, keys.copies(some)) == true).mean())
-
-    def passing() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        for numbers, block in keys.blocks(entries):
-            mine = owners.owners(numbers, block)
-            with clock("write"):
-                writer.add(block, mine)
-            yield torch.from_numpy(block), norms_of(torch.from_numpy(block))
-
-    truth = nearest(torch.from_numpy(queries_of(keys, 0)[:ASKED]), passing(), K)[1]
-    with clock("write"):
-        writer.finish()
-        write_index(index, file)
-    np.save(folder / "truth.npy", truth.numpy())
-    assigning = clock.used["assign"] / JUDGED
-    return {
-        "factory": factory,
-        "gigabytes": round(sum(one.stat().st_size for one in (file, writer.final)) / 1e9, 3),
-        "train_seconds": round(clock.used["train"], 1), "write_seconds": round(clock.used["write"], 1),
-        "assign_microseconds_a_key": round(assigning * 1e6, 1), "same_cluster": round(agreement, 4),
-        "build_peak_gigabytes": round(highest_memory() / 1e9, 2),
-    }  # fmt: skip
-
-
-class Clock:
-    """Seconds of processor time by name: the machine may be busy with other work."""
-
-    def __init__(self) -> None:
-        self.used: dict[str, float] = {}
-
-    def __call__(self, name: str) -> "Clock":
-        self.name = name
-        return self
-
-    def __enter__(self) -> None:
-        self.began = time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        self.used[self.name] = self.used.get(self.name, 0.0) + time.process_time() - self.began
-
-
-def sample_of(keys: NoisyKeys, entries: int, clusters: int, folder: Path, random: np.random.Generator) -> Any:
-    """Keys to train on, on disk as those of a store are."""
-    numbers = np.unique(random.integers(0, entries, min(entries, 40 * max(1024, clusters))))
-    shape = (len(numbers), keys.originals.shape[1])
-    sample = np.lib.format.open_memmap(folder / "sample.npy", "w+", np.float16, shape)
-    for first in range(0, len(numbers), PART_ENTRIES):
-        sample[first : first + PART_ENTRIES] = keys.copies(numbers[first : first + PART_ENTRIES])
-    return sample
-
-
 def search(folder: Path, entries: int, repeats: int) -> tuple[Row, list[Row]]:
     """Ask the index of a store; then the same with more and fewer clusters."""
     retriever = open_store(folder, entries, "part")
-    keys, truth = keys_in(folder), np.load(folder / "truth.npy")
+    keys, truth = keys_in(folder), np.load(truth_file(folder, entries))["entries"]
     forget(folder / lists_name(index_name(entries)))
     piece: Any = retriever.searchers[0].pieces[0]
     cold, _ = timed(piece, keys)
@@ -178,10 +167,43 @@ def search(folder: Path, entries: int, repeats: int) -> tuple[Row, list[Row]]:
         "nprobe": retriever.searchers[0].nprobe,
         "cold_milliseconds": cold, "warm_milliseconds": warm, "warm_processor_milliseconds": used,
         "with_keys_milliseconds": round(statistics.median(whole) * 1e3, 1),
+        "finding_milliseconds": finding(piece, keys), "middle_nanoseconds": middle(piece, keys),
         "recall": recall(truth, found_by(piece, queries_of(keys, 0))[:ASKED]),
         "search_peak_gigabytes": round(highest_memory() / 1e9, 2),
     }  # fmt: skip
     return row, [point(piece, nprobe, keys, truth, repeats) for nprobe in PROBED]
+
+
+def in_memory(folder: Path, entries: int) -> Row:
+    """The same steps with all lists in the memory of this process."""
+    file, keys = folder / index_name(entries), keys_in(folder)
+    index: Any = open_index(file, automatic_nprobe(entries))
+    keep(index, 0, entries, file)
+    held = probing(index)
+    assert held is not None
+    wanted = wider_of(index) * K
+    times = [elapsed(partial(held.search, queries_of(keys, batch), wanted)) for batch in range(BATCHES)]
+    wall, used = (round(statistics.median(column) * 1e3, 1) for column in zip(*times, strict=True))
+    return {"in_memory_milliseconds": wall, "in_memory_processor_milliseconds": used}
+
+
+def finding(piece: IndexedEntries, keys: NoisyKeys) -> float:
+    """Milliseconds of processor time for the clusters of a step's queries."""
+    assert piece.probing
+    used = [elapsed(partial(piece.probing.assign, queries_of(keys, batch)))[1] for batch in range(BATCHES)]
+    return round(statistics.median(used) * 1e3, 3)
+
+
+def middle(piece: IndexedEntries, keys: NoisyKeys) -> float:
+    """Nanoseconds to compare a key with the middle of a group; 0 without groups."""
+    among = piece.probing.centroids if piece.probing else None
+    if not isinstance(among, Centroids) or among.coded is None or not among.in_groups:
+        return 0.0
+    grouped: Any = faiss.downcast_index(among.coded.index.base_index)
+    middles: Any = faiss.downcast_index(grouped.quantizer)
+    some = keys.copies(np.arange(4096))
+    used = [elapsed(partial(middles.search, some, SEARCHED_FOR_A_KEY))[1] for _ in range(5)]
+    return round(statistics.median(used) / len(some) / int(middles.ntotal) * 1e9, 2)
 
 
 def opening(folder: Path, entries: int, name: str) -> Row:
@@ -249,12 +271,6 @@ def forget(file: Path) -> None:
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def highest_memory() -> int:
-    """Bytes of this process, what it had mapped among them."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) * 1024 if found else 0
 
 
 def descriptors() -> int:

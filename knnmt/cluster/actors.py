@@ -5,6 +5,7 @@ and the query is repeated. If an answer does not arrive in time, the error names
 """
 
 import os
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,7 @@ class Shards:
     def __init__(self, contents: ShardContents, count: int, *, memory: int, patience: float = PATIENCE) -> None:
         self.contents, self.count, self.memory, self.patience = contents, count, memory, patience
         self.actors = [self.start(number) for number in range(count)]
+        self.replacing = threading.Lock()  # two batches may find the same actor dead
 
     def start(self, number: int) -> Any:
         return ACTOR.options(memory=self.memory).remote(self.contents, ShardNumber(number, self.count))
@@ -83,7 +85,8 @@ class Shards:
         patience = self.patience if patience is None else patience
         deadline = time.monotonic() + patience
         answers: dict[int, Any] = {}
-        waiting = {self.call(number, method, arguments): number for number in range(self.count)}
+        asked = list(self.actors)
+        waiting = {self.call(actor, method, arguments): number for number, actor in enumerate(asked)}
         while waiting:
             left = deadline - time.monotonic()
             ready = ray.wait(list(waiting), num_returns=len(waiting), timeout=max(0.0, left))[0] if left > 0 else []
@@ -96,18 +99,20 @@ class Shards:
                 except RayTaskError as error:
                     raise explained(error, self.name(number)) from error
                 except RayError as error:  # it died, or its machine, or its answer with that
-                    waiting[self.again(number, error, method, arguments)] = number
+                    asked[number] = self.living(number, asked[number], error)
+                    waiting[self.call(asked[number], method, arguments)] = number
         return [answers[number] for number in range(self.count)]
 
-    def call(self, number: int, method: str, arguments: tuple[Any, ...]) -> Any:
-        return getattr(self.actors[number], method).remote(*arguments)
+    def call(self, actor: Any, method: str, arguments: tuple[Any, ...]) -> Any:
+        return getattr(actor, method).remote(*arguments)
 
-    def again(self, number: int, error: RayError, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Ask a shard once more; if Ray has given its actor up, a new one."""
+    def living(self, number: int, asked: Any, error: RayError) -> Any:
+        """Who is asked once more: the same actor, or, if Ray has given it up, a new one."""
         time.sleep(PAUSE)
-        if isinstance(error, ActorDiedError):
-            self.actors[number] = self.start(number)
-        return self.call(number, method, arguments)
+        with self.replacing:
+            if isinstance(error, ActorDiedError) and self.actors[number] is asked:
+                self.actors[number] = self.start(number)
+            return self.actors[number]
 
     def name(self, number: int) -> str:
         return f"shard {number + 1} of {self.count}"

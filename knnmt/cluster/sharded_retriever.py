@@ -30,7 +30,12 @@ SPARE_MEMORY = 300 << 20  # bytes of a shard beside its share of the indexes: li
 
 
 class ShardedRetriever(LocalRetriever):
-    """As `LocalRetriever`, with Ray connected; `patience` is how long, in seconds, an answer may take."""
+    """As `LocalRetriever`, with Ray connected; `patience` is how long, in seconds, an answer may take.
+
+    Two threads may search at the same time.
+    """
+
+    waits = True
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class NetworkDecoder:
         self.shares = shares  # whether a sentence's beams share its cross-attention keys
         self.stops = False  # whether a pass ends before the network's projection
         self.beam = 1
+        self.runs = False  # whether the pass that hooks see is this decoder's
         self.states = torch.empty(0)  # what the network's projection was given last, [rows, time, dimension]
 
     @contextmanager
@@ -86,13 +87,17 @@ class NetworkDecoder:
 
     def run(self, tokens: torch.Tensor, cache: Any) -> Any:
         encoded = self.encoded.expand(len(tokens), -1, -1) if len(self.encoded) == 1 else self.encoded
-        return self.network(
-            encoder_outputs=BaseModelOutput(last_hidden_state=encoded),
-            attention_mask=self.mask,
-            decoder_input_ids=tokens,
-            past_key_values=cache,
-            use_cache=True,
-        )
+        self.runs = True
+        try:
+            return self.network(
+                encoder_outputs=BaseModelOutput(last_hidden_state=encoded),
+                attention_mask=self.mask,
+                decoder_input_ids=tokens,
+                past_key_values=cache,
+                use_cache=True,
+            )
+        finally:
+            self.runs = False
 
     def keep(self, sentences: torch.Tensor | None, rows: torch.Tensor) -> None:
         """Continue with some sentences (None: all), whose beams continue the given rows."""
@@ -107,9 +112,11 @@ class NetworkDecoder:
             at = sentences if self.shares else beams
             layer.keys, layer.values = layer.keys[at], layer.values[at]
 
-    # Hooks
+    # Hooks: two batches may be decoded in turn, each with a decoder of its own
 
     def catch_states(self, _: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        if not self.runs:
+            return
         self.states = inputs[0]
         if self.stops:
             raise ProjectionReached
@@ -118,7 +125,7 @@ class NetworkDecoder:
         """Gives cross-attention the beams of a sentence as if they were a sequence: [rows, 1, …] → [sentences, beam,
         …].
         """
-        if self.beam == 1:
+        if self.beam == 1 or not self.runs:
             return None
         hidden, rest = (inputs[0], inputs[1:]) if inputs else (named.pop("hidden_states"), ())
         if named.get("attention_mask") is not None:
@@ -126,6 +133,6 @@ class NetworkDecoder:
         return (hidden.view(-1, self.beam, hidden.shape[-1]), *rest), named
 
     def beams_as_rows(self, _: nn.Module, __: Any, output: tuple[torch.Tensor, ...]) -> Any:
-        if self.beam == 1:
+        if self.beam == 1 or not self.runs:
             return None
         return (output[0].reshape(-1, 1, output[0].shape[-1]), *output[1:])

@@ -6,6 +6,7 @@ corrected by the error of the candidates. A large vocabulary is projected for a 
 are still in the processor's cache when the best are chosen. A row's result does not depend on the other rows.
 """
 
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -85,13 +86,13 @@ RankRows = Callable[[torch.Tensor, int], Ranking]  # of states [rows, dimension]
 
 
 class Projection:
-    """The projection weights [vocabulary, dimension], and a buffer for logits that is used again."""
+    """The projection weights [vocabulary, dimension], and a buffer for logits that each thread uses again."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = weight.detach().float()
         self.contents = WeightSums([weight, bias])  # when this was made of them
         self.bias = torch.zeros(len(weight), device=weight.device) if bias is None else bias.detach().float().flatten()
-        self.room = torch.empty(0)
+        self.rooms = threading.local()  # two batches that are decoded in turn have a thread each
         self.in_bytes: Any = None
         self.packed: PackedWeights | None = None
         self.in_halves: Any = None
@@ -169,9 +170,10 @@ class Projection:
     def room_for(self, rows: int) -> torch.Tensor:
         """[rows, vocabulary], made wider to whole chunks with columns of −∞."""
         width = -(-len(self.weight) // CHUNK) * CHUNK
-        if len(self.room) < rows:
-            self.room = torch.full((rows, width), -torch.inf, device=self.weight.device)
-        return self.room[:rows]
+        room: torch.Tensor | None = getattr(self.rooms, "room", None)
+        if room is None or len(room) < rows:
+            room = self.rooms.room = torch.full((rows, width), -torch.inf, device=self.weight.device)
+        return room[:rows]
 
 
 def total_of(logits: torch.Tensor, highest: torch.Tensor, at: torch.Tensor) -> torch.Tensor:

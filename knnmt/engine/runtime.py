@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from knnmt.engine.attention import AligningHeads
     from knnmt.engine.compiled import Compiled
     from knnmt.engine.projection import Projection
+    from knnmt.engine.stepping import Stepper
 
 ATTRIBUTE = "_knnmt_runtime"
 
@@ -70,6 +71,7 @@ class Runtime:
         self.small_batches = 0
         self.heads: AligningHeads | None = None  # of its cross-attention, those that align words
         self.encodings: Encodings | None = None  # of sources that will be wanted again; None: none are kept
+        self.host: Stepper | None = None  # has prepared the network for several steppers
         self.told: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -55,11 +55,25 @@ class Stepper:
     def attached(self) -> Iterator[None]:
         """Inside, the network's passes are this stepper's."""
         with ExitStack() as hooks:
-            self.choose_paths()
-            jointly = jointly_packed(self.network) if self.is_direct else []
-            hooks.enter_context(packed_layers(self.network, jointly=jointly, dtype=self.dtype))
+            if self.runtime.host is None:
+                self.choose_paths()
+                jointly = jointly_packed(self.network) if self.is_direct else []
+                hooks.enter_context(packed_layers(self.network, jointly=jointly, dtype=self.dtype))
+            else:
+                host = self.runtime.host
+                self.is_direct, self.quick, self.may_project = host.is_direct, host.quick, host.may_project
             hooks.enter_context(self.by_network.attached())
             yield
+
+    @contextmanager
+    def hosting(self) -> Iterator[None]:
+        """Inside, other steppers of the same settings take the paths that this one chose, several of them at once."""
+        with self.attached():
+            self.runtime.host = self
+            try:
+                yield
+            finally:
+                self.runtime.host = None
 
     def choose_paths(self) -> None:
         """Decide which fast paths are taken; the log says why one is not."""

@@ -1,12 +1,12 @@
 """The manifest: the current state of a store, with the names of all its files. docs/store.md has the details."""
 
 import json
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from knnmt.errors import StoreError
+from knnmt.layout.last_used import LastUsed
 from knnmt.layout.older_formats import as_second
 from knnmt.layout.records import (
     FileRecord,
@@ -25,7 +25,8 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 BUILDING = "building.json"
 PARTS = "parts"
-PARSED = 16  # manifests that are kept as they were read
+MANIFESTS = LastUsed(16)  # as they were read, by their texts
+LINES = LastUsed(1024)  # of parts, by the record's id
 SETTINGS = ("k", "temperature", "weight", "certain")  # numbers that tuning chooses
 
 
@@ -121,9 +122,12 @@ class NewerError(Exception):
     """A manifest of a later format; tells which knnmt wrote it."""
 
 
-@lru_cache(PARSED)
 def parsed(text: str) -> Manifest:
     """A manifest from its text, cached, because a change reads the same manifest several times."""
+    return MANIFESTS.get(text, lambda: newly_parsed(text))
+
+
+def newly_parsed(text: str) -> Manifest:
     record = json.loads(text)
     if record["format"] > FORMAT:
         raise NewerError(record["knnmt"])
@@ -132,14 +136,27 @@ def parsed(text: str) -> Manifest:
 
 def as_text(manifest: Manifest) -> str:
     """The text of a manifest file: a line for each field, and for each record in a list."""
-    fields = (f" {json.dumps(name)}: {lines_of(value)}" for name, value in manifest.to_json().items())
-    return "{\n" + ",\n".join(fields) + "\n}\n"
+    values = {one.name: getattr(manifest, one.name) for one in fields(manifest) if one.name != "unknown"}
+    told = (f" {json.dumps(name)}: {lines_of(value)}" for name, value in (manifest.unknown | values).items())
+    text = "{\n" + ",\n".join(told) + "\n}\n"
+    MANIFESTS.get(text, lambda: manifest)  # the next change of this process need not parse it
+    return text
 
 
 def lines_of(value: Any) -> str:
-    if not (isinstance(value, list) and value and isinstance(value[0], dict)):
-        return json.dumps(value, ensure_ascii=False)
-    return "[\n  " + ",\n  ".join(json.dumps(one, ensure_ascii=False) for one in value) + "\n ]"
+    if not (isinstance(value, list) and value and (isinstance(value[0], dict) or is_dataclass(value[0]))):
+        return json.dumps(as_json(value), ensure_ascii=False)
+    return "[\n  " + ",\n  ".join(map(line_of, value)) + "\n ]"
+
+
+def line_of(record: Any) -> str:
+    """The line of a record. A change leaves nearly all parts as they are, so their lines are kept."""
+    if not isinstance(record, PartRecord):
+        return json.dumps(as_json(record), ensure_ascii=False)
+    kept: tuple[PartRecord, str] = LINES.get(
+        id(record), lambda: (record, json.dumps(as_json(record), ensure_ascii=False))
+    )
+    return kept[1]  # the record is kept too: no other one gets its id
 
 
 def files_of(path: Path, manifest: Manifest) -> dict[Path, FileRecord]:

@@ -6,6 +6,7 @@ A part of a few sentences is one such file, because the cost of a small change i
 import json
 from collections.abc import Mapping
 from math import prod
+from mmap import mmap
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -38,7 +39,7 @@ def write_packed(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
         file.write(np.ascontiguousarray(arrays[name]).tobytes())
 
 
-def read_packed(content: bytes) -> dict[str, Array]:
+def read_packed(content: bytes | mmap) -> dict[str, Array]:
     """The arrays of such a file; raises ValueError, KeyError or TypeError where it is damaged."""
     length = int.from_bytes(content[:8], "little")
     if length > len(content) - 8:
@@ -48,7 +49,7 @@ def read_packed(content: bytes) -> dict[str, Array]:
     }
 
 
-def one_array(content: bytes, begin: int, record: dict[str, Any]) -> Array:
+def one_array(content: bytes | mmap, begin: int, record: dict[str, Any]) -> Array:
     kind, shape, (first, end) = np.dtype(KINDS[record["dtype"]]), record["shape"], record["data_offsets"]
     if not all(type(number) is int and number >= 0 for number in (*shape, first, end)):
         raise ValueError("its header does not fit its arrays")

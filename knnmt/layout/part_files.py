@@ -5,13 +5,13 @@ mapping loads a whole stretch of the file into the memory of this process.
 """
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import pairwise, repeat
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 from weakref import WeakSet
 
 import numpy as np
@@ -21,6 +21,7 @@ from knnmt.arrays import Array
 from knnmt.errors import StoreError
 from knnmt.files import REMEDY, reading
 from knnmt.layout.hashes import hashes_of, rows_with
+from knnmt.layout.last_used import LastUsed
 from knnmt.layout.packed_parts import PACKED, read_packed
 from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, checksum_of_head
 
@@ -30,14 +31,13 @@ OPENED_BY_ONE = 32  # files, one after another
 FILES_TO_COME = 512  # of this process: connections, models; at a guess
 COLUMNS_AT_MOST = 16  # of one part
 LARGE = 64 << 20  # bytes of a column
+MAPPED_FROM = 1 << 17  # bytes of a packed part: an addition looks up hashes in it and needs no keys
 TABLES_IN_MEMORY = 64  # of sentence pairs
 MAPPED_ALWAYS = ("values",)  # every step reads thousands of its rows
 PAIRS = "segments.parquet"
 ORDER = "order"
 KINDS: dict[str, Any] = {**COLUMNS, HASHES: np.uint64, ORDER: np.uint32}
 BY_SEGMENT = (HASHES, ORDER)
-
-Opened = TypeVar("Opened")
 
 
 def open_checked(file: Path | str, record: FileRecord) -> BinaryIO:
@@ -83,24 +83,6 @@ def map_file(file: Path) -> Array:
 def read_array(file: Path) -> Array:
     """A small array on disk."""
     return np.array(map_file(file))
-
-
-class LastUsed:
-    """A cache of the last opened files and maps."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.things: OrderedDict[Hashable, Any] = OrderedDict()
-
-    def get(self, name: Hashable, make: Callable[[], Opened]) -> Opened:
-        if name in self.things:
-            found: Opened = self.things[name]
-            return found
-        found = make()
-        self.things[name] = found
-        while len(self.things) > self.most:
-            self.things.popitem(last=False)
-        return found
 
 
 class PartFiles:
@@ -175,9 +157,11 @@ class PartFiles:
         return self.maps.get((part, PACKED), lambda: self.open_packed(part))
 
     def open_packed(self, part: int) -> dict[str, Array]:
-        opened = self.file(part, PACKED)
+        opened, size = self.file(part, PACKED), self.parts[part].files[PACKED].bytes
         with reading(self.path(part, PACKED)):
-            return read_packed(os.pread(opened.fileno(), os.fstat(opened.fileno()).st_size, 0))
+            if size < MAPPED_FROM:
+                return read_packed(os.pread(opened.fileno(), size, 0))
+            return read_packed(mmap(opened.fileno(), size, access=ACCESS_READ))
 
     def column(self, part: int, name: str) -> Array:
         """A column of a part."""

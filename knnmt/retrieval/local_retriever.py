@@ -26,6 +26,8 @@ class LocalRetriever:
     mass of its neighbours; `names` are what the stores are called in explanations.
     """
 
+    waits = False  # whether a search waits for other processes, so that this one could work meanwhile
+
     def __init__(
         self,
         stores: Sequence[Store],

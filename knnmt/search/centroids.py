@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from knnmt.packed_weights import PackedWeights, can_be_packed
 from knnmt.search.exact import Keys, distances_less_norms, norms_of, smallest
-from knnmt.search.groups import GROUPED_FROM, SEARCHED_FOR_A_KEY, SEARCHED_FOR_A_QUERY, grouped, searching, searching_all
+from knnmt.search.groups import (
+    GROUPED_FROM,
+    SEARCHED_FOR_A_KEY,
+    SEARCHED_FOR_A_QUERY,
+    grouped,
+    searching,
+    searching_all,
+)
 from knnmt.search.library import faiss
 from knnmt.switches import left_out
 

@@ -14,7 +14,8 @@ from knnmt.search.library import faiss
 GROUPED_FROM = 16_384  # centroids: with fewer, scanning the codes of all of them takes no longer
 MEMBERS = 128  # centroids of a group, on average
 ROUNDS = 4  # of making groups: more change nothing
-SEARCHED_FOR_A_KEY = 8  # groups: its nearest cluster is wanted
+LEARNT_FROM = 32  # centroids a group: more find no better groups
+SEARCHED_FOR_A_KEY = 12  # groups: its nearest cluster is wanted
 SEARCHED_FOR_A_QUERY = 24  # groups at least: its nearest n clusters are wanted
 
 Keys = NDArray[np.float32]
@@ -38,6 +39,7 @@ def groups_of(centroids: Keys, number: int) -> Keys:
     k-means that begins with every n-th centroid: they are well spread, because training leaves centroids in the order
     of its own groups.
     """
+    centroids = np.ascontiguousarray(centroids[:: max(1, len(centroids) // (LEARNT_FROM * number))])
     points = torch.from_numpy(centroids)
     middles = points[len(points) // number // 2 :: len(points) // number][:number].clone()
     for _ in range(ROUNDS):

@@ -188,7 +188,8 @@ def train(index: Any, keys: list[Array], random: np.random.Generator, factory: s
             centroids = cluster(sample, clusters, random)
             with one_thread():  # with more, a graph would be another in every build
                 quantizer.add(centroids)  # FAISS sees them and trains only its codes
-            if isinstance(index, faiss.IndexIVFPQFastScan):
+            if isinstance(index, faiss.IndexIVFPQFastScan | faiss.IndexIVFRaBitQ):
+                # FAISS compares each with all clusters, which takes longer than finding the clusters did.
                 sample = sample[random.permutation(len(sample))[:CODE_TRAINING_KEYS]]
         index.train(sample)
     except RuntimeError as error:

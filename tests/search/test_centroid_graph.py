@@ -1,4 +1,4 @@
-"""Centroids with a graph, as `--index` and earlier versions give: the same in every build, as good as a list of them."""
+"""Centroids with a graph, as `--index` and earlier versions give: the same in every build, as good as a list."""
 
 from pathlib import Path
 from typing import Any

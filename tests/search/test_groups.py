@@ -64,9 +64,7 @@ def test_the_nearest_clusters_of_queries_are_found(centroids: np.ndarray) -> Non
         np.testing.assert_array_equal(among.nearest(queries[row : row + 1], 8)[1][0], numbers[row])
 
 
-def test_so_many_may_be_wanted_that_groups_are_too_few(
-    centroids: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_many_may_be_wanted_that_groups_are_too_few(centroids: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then all centroids are compared, and none is missing."""
     monkeypatch.setattr(knnmt.search.centroids, "SEARCHED_FOR_A_QUERY", 1)
     monkeypatch.setattr("knnmt.search.centroids.max", lambda *_: 1, raising=False)
