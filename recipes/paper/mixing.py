@@ -15,6 +15,8 @@ from typing import Any
 
 from steps import HALF, Json, Steps, Text, cut, entries_of, find, options, said
 
+HAD = ("learned", "fixed", "paper")  # kinds of mixing that every store has
+
 
 class Mixing:
     """The memories, the texts, and each way to mix on them."""
@@ -47,18 +49,17 @@ class Mixing:
 
     def row(self, memory: str, text: str, store: Path, test: Text, kinds: str, against: Path | None = None) -> Json:
         """One text with each way to mix beside the model alone."""
-        name = f"{store.name}-on-{text}"
-        printed = self.steps.evaluate(name, [store], test, "--mixing", kinds, against=against)
-        scores = ("bleu", "chrf")
-        one = printed["knn"] | {"p_value": printed["p_value"], "signature": printed["signature"]["knnmt"]}
-        found = printed.get("mixing") or {kinds: one}  # several are compared, one is evaluated
-        systems = {
-            kind: {name: known[name] for name in (*scores, "p_value", "signature")} for kind, known in found.items()
-        }
+        systems: Json = {}
+        first: Json = {}
+        for group in groups(kinds.split(",")):
+            name = f"{store.name}-on-{text}-{'-'.join(group)}"
+            printed = self.steps.evaluate(name, [store], test, "--mixing", ",".join(group), against=against)
+            first = first or printed
+            systems |= {kind: known for kind, known in systems_of(printed, group).items() if kind not in systems}
         about = {"memory": memory, "text": text, "own": memory == text, "entries": entries_of(store)}
-        base = {name: printed["base"][name] for name in scores}
+        base = {name: first["base"][name] for name in ("bleu", "chrf")}
         return about | {
-            "base": base, "systems": systems, "sentences": printed["sentences"], "signature": printed["signature"],
+            "base": base, "systems": systems, "sentences": first["sentences"], "signature": first["signature"],
         }  # fmt: skip
 
     def tuned(self, domain: str, store: Path) -> Json:
@@ -80,6 +81,21 @@ class Mixing:
         lines, _ = cut((whole, whole), self.steps.output / "texts", name.replace("/", "-"), 0, self.given.sentences)
         base, _ = self.steps.base((lines, lines), ())
         return (lines, base), base
+
+
+def groups(kinds: Sequence[str]) -> list[list[str]]:
+    """What is evaluated by one command: each kind that a store has, and those that are fitted for a comparison."""
+    alone, others = [kind for kind in kinds if kind in HAD], [kind for kind in kinds if kind not in HAD]
+    together = [others if len(others) > 1 else ["learned", *others]] if others else []
+    return [[kind] for kind in alone] + together
+
+
+def systems_of(printed: Json, kinds: Sequence[str]) -> dict[str, Json]:
+    """The scores of each kind: several are compared, one is evaluated."""
+    one = printed["knn"] | {"p_value": printed["p_value"], "signature": printed["signature"]["knnmt"]}
+    found = printed.get("mixing") or {kinds[0]: one}
+    wanted = ("bleu", "chrf", "p_value", "signature")
+    return {kind: {name: known[name] for name in wanted} for kind, known in found.items()}
 
 
 def copied(store: Path, to: Path) -> Path:
