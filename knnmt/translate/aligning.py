@@ -96,7 +96,10 @@ class Aligner:
             given = cross_attention(self.model, [sources[row] for row in batch], [targets[row] for row in batch])
             for row, weights in zip(batch, given, strict=True):
                 pair, (source, target), prefix = pairs[row], texts[row], self.model.source_prefix
-                sides = self.side(pair.source, source, sources[row], prefix), self.side(pair.target, target, targets[row])
+                sides = (
+                    self.side(pair.source, source, sources[row], prefix),
+                    self.side(pair.target, target, targets[row]),
+                )
                 yield pair, weights, sides
 
     def side(self, flat: Flat, text: str, tokens: Sequence[int], prefix: str = "") -> Side:

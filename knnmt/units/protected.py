@@ -18,11 +18,10 @@ SEPARATOR = rf"[.,'’{SPACES}]"
 # What many models have no token for. Units such as ° are left out: languages spell them in their own ways.
 PICTURES = r"\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 FLAG = r"[\U0001f1e6-\U0001f1ff]{2}"
-SYMBOL = re.compile(
-    rf"{FLAG}|[©®℗℠™{PICTURES}](?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|\u200d[\u2640\u2642{PICTURES}])*"
-)
+SYMBOL = re.compile(rf"{FLAG}|[©®℗℠™{PICTURES}](?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|\u200d[\u2640\u2642{PICTURES}])*")
 THING = re.compile(
-    rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?-x:(?P<number>{NUMBER.pattern})|(?P<symbol>{SYMBOL.pattern}))", re.VERBOSE
+    rf"(?P<placeholder>{PLACEHOLDER.pattern})|(?-x:(?P<number>{NUMBER.pattern})|(?P<symbol>{SYMBOL.pattern}))",
+    re.VERBOSE,
 )
 
 
@@ -182,7 +181,6 @@ class Masked:
             return None
         known = dict(zip(self.masks, self.originals, strict=True))
         return pattern.sub(lambda found: known[found[0]], translation)
-
 
     def leaves_over(self, rest: str, source: str) -> bool:
         """Whether parts of masks stand in a translation beside the masks themselves."""

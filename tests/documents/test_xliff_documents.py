@@ -127,9 +127,15 @@ def test_confidence_and_matches_of_xliff_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("matches", "expected"),
     [
-        (f'<mtc:matches xmlns:mtc="{MATCHES}"><mtc:match/></mtc:matches>', '<mtc:match/><mtc:match {0}><source>a &amp; b<'),
+        (
+            f'<mtc:matches xmlns:mtc="{MATCHES}"><mtc:match/></mtc:matches>',
+            "<mtc:match/><mtc:match {0}><source>a &amp; b<",
+        ),
         (f'<y:matches xmlns:y="{MATCHES}"/>', f'<y:matches xmlns:y="{MATCHES}"><y:match {{0}}><source>a &amp; b<'),
-        (f'<matches xmlns="{MATCHES}"><match/></matches>', f'<match/><match {{0}}><source xmlns="{NAMESPACE_2}">a &amp; b<'),
+        (
+            f'<matches xmlns="{MATCHES}"><match/></matches>',
+            f'<match/><match {{0}}><source xmlns="{NAMESPACE_2}">a &amp; b<',
+        ),
     ],
 )
 def test_a_unit_has_one_list_of_matches(tmp_path: Path, matches: str, expected: str) -> None:
