@@ -37,9 +37,10 @@ class Judged(NamedTuple):
 
 
 class Encodings:
-    """The encoder's states of some sources, each [time, dimension], by their tokens."""
+    """The encoder's states of some sources, each [time, dimension], by their tokens; and the tokens of their texts."""
 
     def __init__(self) -> None:
+        self.tokens: dict[str, list[int]] = {}
         self.states: dict[tuple[int, ...], torch.Tensor] = {}
         self.room = KEPT
 

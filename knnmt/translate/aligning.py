@@ -88,7 +88,7 @@ class Aligner:
     def attended(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Weights, tuple[Side, Side]]]:
         """Each pair with all attention and with its tokens and words, batch by batch."""
         texts = [(pair.source.text(), pair.target.text()) for pair in pairs]
-        sources, _ = self.model.fitting_sources([source for source, _ in texts])
+        sources = self.source_tokens([source for source, _ in texts])
         targets = self.model.encode_targets([target for _, target in texts])
         targets = [tokens[: self.model.positions] for tokens in targets]
         lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
@@ -101,6 +101,14 @@ class Aligner:
                     self.side(pair.target, target, targets[row]),
                 )
                 yield pair, weights, sides
+
+    def source_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Source tokens within the model's limit; those of texts that were just translated are known."""
+        encodings = runtime_of(self.model.network).encodings
+        known = {} if encodings is None else encodings.tokens
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        made = dict(zip(new, self.model.fitting_sources(new)[0], strict=True))
+        return [made[text] if text in made else known[text] for text in texts]
 
     def side(self, flat: Flat, text: str, tokens: Sequence[int], prefix: str = "") -> Side:
         """The ends of a text's tokens and the spans of its words."""

@@ -11,7 +11,7 @@ import torch
 
 from knnmt.engine.packed_layers import packed_layers
 from knnmt.engine.precision import dtype_of, objection_to_bfloat16
-from knnmt.engine.runtime import lock_of
+from knnmt.engine.runtime import lock_of, runtime_of
 from knnmt.errors import SettingsError, StoreError
 from knnmt.layout.manifest import read_manifest
 from knnmt.layout.records import ModelRecord
@@ -185,6 +185,9 @@ class Translator:
         times = Counter(text for text in texts if text.strip())
         wanted = list(times)
         sources, cut = self.translation_model.fitting_sources(wanted)
+        encodings = runtime_of(self.model).encodings
+        if encodings is not None:
+            encodings.tokens.update(zip(wanted, sources, strict=True))
         done = {}
         for row, output in self._decode(sources, batch_tokens):
             done[wanted[row]] = self._translation(wanted[row], output, cut[row])

@@ -11,7 +11,9 @@ from knnmt.engine.attention import cross_attention, plain_attention
 from knnmt.engine.marian import encode
 from knnmt.engine.runtime import Encodings, keeping_encodings, runtime_of
 from knnmt.models.network import Network
+from knnmt.models.translation_model import TranslationModel
 from knnmt.switches import VARIABLE
+from knnmt.translate.aligning import Aligner
 from knnmt.translate.settings import TranslateSettings
 
 SOURCES, TARGETS = ["Guten Tag", "Laden Sie den Akku auf"], ["Good day", "Charge the battery"]
@@ -67,6 +69,11 @@ def test_what_was_translated_is_not_encoded_again(known: int, monkeypatch: pytes
     with keeping_encodings(model.network):
         Translator(model, None, TranslateSettings(beam=2)).translate(SOURCES[:known])
         found = cross_attention(model, sources, targets)
+        tokenized: list[str] = []
+        monkeypatch.setattr(TranslationModel, "fitting_sources", lambda _, texts: (tokenized.extend(texts), texts)[1:] * 2)
+        again = Aligner(model).source_tokens(SOURCES)
+    assert again[:known] == sources[:known]
+    assert tokenized == SOURCES[known:]
     assert encoded == ([] if known == 2 else [1])
     for ours, theirs in zip(found, expected, strict=True):
         assert np.allclose(ours, theirs, atol=1e-4)
