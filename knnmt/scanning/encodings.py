@@ -49,9 +49,9 @@ class EncodedFile:
                 yield line
         except UnicodeDecodeError as error:
             where = self.wrong_line()
-            told = (
-                f"not {self.encoding} after line {number}" if where is None else f"line {where} is not {self.encoding}"
-            )
+            told = f"not {self.encoding} after line {number}"
+            if where is not None:
+                told = f"line {where} is not {self.encoding}"
             raise DocumentError(f"{self.path}: {told} ({error.reason})") from error
 
     def wrong_line(self) -> int | None:
