@@ -128,7 +128,8 @@ class MarianDecoder:
         hidden = hidden + decoder.embed_positions.weight[: tokens.shape[1]]
         for layer, (keys, values) in zip(self.layers, self.sources, strict=True):
             past = layer.states(hidden).view(*tokens.shape, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-            attended = scaled_dot_product_attention(*past.unbind(), is_causal=True)
+            query, past_keys, past_values = past.unbind()
+            attended = scaled_dot_product_attention(query, past_keys, past_values, is_causal=True)
             hidden = layer.after_past(hidden + layer.past_out(attended.transpose(1, 2).flatten(2)))
             query = layer.query(hidden).view(*tokens.shape, self.heads, -1).transpose(1, 2)
             scores = query @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
