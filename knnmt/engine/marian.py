@@ -119,16 +119,16 @@ class MarianDecoder:
         return attended.transpose(1, 2).reshape(query.shape)
 
     def attention(self, tokens: torch.Tensor) -> list[torch.Tensor]:
-        """The attention of each layer to the sources, [sentences, heads, time, source time], over tokens [sentences, time].
+        """The attention of each layer to the sources, [sentences, heads, time, source time].
 
-        All tokens are given, so they are run at once, and only as far as the last layer's attention.
+        All tokens [sentences, time] are given, so they are run at once, and only as far as the last layer's attention.
         """
         decoder, found = self.decoder, list[torch.Tensor]()
         hidden: torch.Tensor = decoder.embed_tokens(tokens) * decoder.embed_scale
         hidden = hidden + decoder.embed_positions.weight[: tokens.shape[1]]
         for layer, (keys, values) in zip(self.layers, self.sources, strict=True):
             past = layer.states(hidden).view(*tokens.shape, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-            attended = scaled_dot_product_attention(*past.unbind(), is_causal=True)
+            attended = scaled_dot_product_attention(past[0], past[1], past[2], is_causal=True)
             hidden = layer.after_past(hidden + layer.past_out(attended.transpose(1, 2).flatten(2)))
             query = layer.query(hidden).view(*tokens.shape, self.heads, -1).transpose(1, 2)
             scores = query @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
