@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from bench.noisy import NoisyKeys
+from knnmt.files import trained_name
 from knnmt.layout.part_files import map_file
 from knnmt.search.exact import nearest, norms_of
 from knnmt.search.factories import EXACT_ENTRIES, automatic_factory, make_index
-from knnmt.search.file_names import trained_name
 from knnmt.search.index import read_trained, train, write_index
 from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.mapped_lists import Block, ListWriter

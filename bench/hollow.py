@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from knnmt.files import lists_name
 from knnmt.layout.manifest import PARTS, Manifest
 from knnmt.layout.parts import now
 from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, IndexRecord, ModelRecord, PartRecord
 from knnmt.release import __version__
-from knnmt.search.file_names import lists_name
 from knnmt.search.index import BuiltIndex
 from knnmt.store.versions import write_version
 

@@ -41,13 +41,13 @@ from bench.noisy import NoisyKeys
 from bench.prediction import compared
 from bench.searching import keys_of, synthetic
 from knnmt import Store
+from knnmt.files import lists_name, trained_name
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.retrieval.searchers import IndexedEntries
 from knnmt.search.centroids import Centroids
 from knnmt.search.coarse import probing
 from knnmt.search.cutting import keep
 from knnmt.search.factories import automatic_factory, automatic_nprobe
-from knnmt.search.file_names import lists_name, trained_name
 from knnmt.search.groups import SEARCHED_FOR_A_KEY
 from knnmt.search.index import BuiltIndex, open_index, read_trained, wider_of
 from knnmt.search.internals import quantiser_of, set_nprobe

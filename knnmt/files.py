@@ -136,3 +136,16 @@ def trouble(error: OSError) -> str:
 def short_reason(error: BaseException) -> str:
     """One line, without the position in C++ sources with which libraries begin."""
     return PLACE_IN_SOURCE.sub("", " ".join(str(error).split()))[:200] or type(error).__name__
+
+
+# The files of an index
+
+
+def trained_name(name: str) -> str:
+    """The file beside an index that holds only its trained part."""
+    return name.replace(".faiss", ".trained.faiss", 1)
+
+
+def lists_name(name: str) -> str:
+    """The file beside an index that holds its codes and ids, cluster by cluster."""
+    return name.replace(".faiss", ".lists", 1)

@@ -121,7 +121,7 @@ class MarianDecoder:
     def attention(self, tokens: torch.Tensor) -> list[torch.Tensor]:
         """The attention of each layer to the sources [n, heads, time, source time], over tokens [n, time].
 
-        All tokens are given, so they are run at once, and only as far as the last layer's attention.
+        All tokens [sentences, time] are given, so they are run at once, and only as far as the last layer's attention.
         """
         decoder, found = self.decoder, list[torch.Tensor]()
         hidden: torch.Tensor = decoder.embed_tokens(tokens) * decoder.embed_scale

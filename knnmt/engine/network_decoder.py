@@ -87,8 +87,7 @@ class NetworkDecoder:
 
     def run(self, tokens: torch.Tensor, cache: Any) -> Any:
         encoded = self.encoded.expand(len(tokens), -1, -1) if len(self.encoded) == 1 else self.encoded
-        self.runs = True
-        try:
+        with self.running():
             return self.network(
                 encoder_outputs=BaseModelOutput(last_hidden_state=encoded),
                 attention_mask=self.mask,
@@ -96,6 +95,13 @@ class NetworkDecoder:
                 past_key_values=cache,
                 use_cache=True,
             )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Inside, what hooks see is a pass of this decoder."""
+        self.runs = True
+        try:
+            yield
         finally:
             self.runs = False
 

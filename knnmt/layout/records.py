@@ -14,9 +14,8 @@ from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
-from knnmt.files import sha256_of
+from knnmt.files import lists_name, sha256_of, trained_name
 from knnmt.layout.packed_parts import PACKED
-from knnmt.search.file_names import lists_name, trained_name
 
 HEAD = 4096  # bytes at the beginning of a file, which every opening compares
 MOST = 1 << 48  # no count of anything is higher

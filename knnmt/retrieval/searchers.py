@@ -103,7 +103,6 @@ class Opened:
         self.index: Any = open_index(file, nprobe)
         self.nprobe = set_nprobe(self.index, None)
         self.probing = probing(self.index)
-        self.times_fetched = times_fetched(self.index)
 
     @cached_property
     def exact(self) -> ExactSearch | None:
@@ -202,9 +201,14 @@ class IndexedEntries:
 
     def use(self, opened: Opened) -> None:
         """Search this index."""
+        vars(self).pop("times_fetched", None)
         self.opened, self.file = opened, opened.file
         self.index, self.nprobe, self.probing = opened.index, opened.nprobe, opened.probing
         self.exact = opened.exact.among(self.allowed.mask()) if opened.exact and self.allowed else opened.exact
+
+    @cached_property
+    def times_fetched(self) -> int:
+        return times_fetched(self.index)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
         _, distances, entries = self.candidates(queries, k)
@@ -219,7 +223,7 @@ class IndexedEntries:
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         if assigned is None and self.probing is not None:
             assigned = self.probing.assign(queries)
-        wanted = min(self.opened.times_fetched * k if self.has_keys else k, self.entries)
+        wanted = min(self.times_fetched * k if self.has_keys else k, self.entries)
         codes, entries = nearest_of(lambda rows, most: self.found(queries, rows, most, assigned), wanted, self.entries)
         entries = self.numbered(entries)
         return Candidates(codes, self.distances_by_keys(queries, entries) if self.has_keys else codes, entries)

@@ -19,7 +19,7 @@ from knnmt.search.groups import (
     GROUPED_FROM,
     SEARCHED_FOR_A_KEY,
     SEARCHED_FOR_A_QUERY,
-    grouped,
+    in_groups_of_codes,
     searching,
     searching_all,
 )
@@ -171,7 +171,7 @@ def codes_of(centroids: Keys, held: Any) -> Iterator[Coded]:
         held.add(centroids)
     objection = objection_to_groups(centroids)
     if objection is None:
-        yield Coded(rescored(grouped(codes, centroids), held), in_groups=True)
+        yield Coded(rescored(in_groups_of_codes(codes, centroids), held), in_groups=True)
     else:
         log.debug("groups: not taken: %s", objection)
     codes.add(centroids)

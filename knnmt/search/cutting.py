@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from knnmt.errors import StoreError
-from knnmt.files import REMEDY
+from knnmt.files import REMEDY, trained_name
 from knnmt.search.coarse import inner_index
 from knnmt.search.exact import ExactSearch
-from knnmt.search.file_names import trained_name
 from knnmt.search.index import open_index, read_trained
 from knnmt.search.internals import ivf_of, keys_inside, set_nprobe
 from knnmt.search.library import faiss

@@ -21,11 +21,11 @@ SEARCHED_FOR_A_QUERY = 24  # groups at least: its nearest n clusters are wanted
 Keys = NDArray[np.float32]
 
 
-def grouped(codes: Any, centroids: Keys) -> Any:
+def in_groups_of_codes(codes: Any, centroids: Keys) -> Any:
     """A FAISS index of centroids by groups, with the trained codes of another index."""
     engine, (number, dimension) = cast(Any, faiss), centroids.shape
     middles = engine.IndexFlatL2(dimension)
-    middles.add(groups_of(centroids, number // MEMBERS))
+    middles.add(middles_of(centroids, number // MEMBERS))
     index = engine.IndexIVFPQFastScan(middles, dimension, middles.ntotal, codes.pq.M, codes.pq.nbits)
     index.by_residual, index.pq, index.is_trained = False, codes.pq, True
     index.add(centroids)
@@ -33,7 +33,7 @@ def grouped(codes: Any, centroids: Keys) -> Any:
     return index
 
 
-def groups_of(centroids: Keys, number: int) -> Keys:
+def middles_of(centroids: Keys, number: int) -> Keys:
     """The middles of groups, [number, dimension].
 
     k-means that begins with every n-th centroid: they are well spread, because training leaves centroids in the order

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from knnmt.arrays import Array
 from knnmt.errors import SettingsError, StoreError
-from knnmt.files import REMEDY, flush_to_disk, reading
+from knnmt.files import REMEDY, flush_to_disk, lists_name, reading, trained_name
 from knnmt.search.centroids import Centroids
 from knnmt.search.clustering import cluster
 from knnmt.search.distances import Keys, blocks, distances_to, exact_distances, take
 from knnmt.search.exact import nearest, norms_of
 from knnmt.search.factories import NPROBE, automatic_factory, automatic_nprobe, make_index
-from knnmt.search.file_names import lists_name, trained_name
 from knnmt.search.internals import (
     found_among,
     has_lists,

@@ -15,8 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from knnmt.files import flush_to_disk, reading
-from knnmt.search.file_names import lists_name
+from knnmt.files import flush_to_disk, lists_name, reading
 from knnmt.search.library import faiss
 
 MEMORY = 1 << 30  # bytes that gathering lists may take

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from pyroaring import BitMap
 
-from knnmt.files import rename_durably, write_json
+from knnmt.files import lists_name, rename_durably, trained_name, write_json
 from knnmt.layout.joining import join_into
 from knnmt.layout.manifest import PARTS, read_manifest
 from knnmt.layout.parts import PART_RECORD, new_folder, next_part, read_part_record
 from knnmt.layout.records import IndexRecord, PartRecord, as_json
-from knnmt.search.file_names import lists_name, trained_name
 from knnmt.store.datastore import INDEX, Store
 from knnmt.store.index_files import indexed, inputs_of, less, manifest_fields, unused_name
 from knnmt.store.tiers import FACTOR, IndexUnit, Run, due, units_of

@@ -15,7 +15,7 @@ from pyroaring import BitMap
 
 from knnmt.arrays import Array
 from knnmt.errors import StoreError
-from knnmt.files import REMEDY, reading, rename_durably
+from knnmt.files import REMEDY, lists_name, reading, rename_durably, trained_name
 from knnmt.layout.joining import Inputs, join_into
 from knnmt.layout.manifest import PARTS
 from knnmt.layout.packed_parts import PACKED, read_packed
@@ -24,7 +24,6 @@ from knnmt.layout.parts import new_folder, next_part
 from knnmt.layout.records import FileRecord, IndexRecord, PartRecord, RemovedRecord
 from knnmt.progress import progress_bar
 from knnmt.search.factories import can_be_extended, fits_exact_search
-from knnmt.search.file_names import lists_name, trained_name
 from knnmt.search.index import Assign, BuiltIndex, build_index, extend_index
 from knnmt.store.datastore import INDEX, Store
 from knnmt.store.removing import write_removed

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from knnmt.errors import StoreError
-from knnmt.files import flush_to_disk, rename_durably, write_json
+from knnmt.files import flush_to_disk, lists_name, rename_durably, write_json
 from knnmt.layout.bitmaps import as_array
 from knnmt.layout.manifest import PARTS
 from knnmt.layout.parts import PART_RECORD, next_part
 from knnmt.layout.records import HASHES, IndexRecord, PartRecord, as_json, summed
-from knnmt.search.file_names import lists_name
 from knnmt.store.datastore import Store, StoredSegment, check_same_model
 from knnmt.store.downsampling import merged_record
 from knnmt.store.filters import numbers_below

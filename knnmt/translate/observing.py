@@ -92,8 +92,10 @@ class ForcedPasses:
 
     def run(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor | None:
         """The network's logits [pairs, time, vocabulary]; None where the pass ended before its projection."""
+        inputs = self.model.teacher_forcing(sources, targets)
         try:
-            logits: torch.Tensor = self.network(**self.model.teacher_forcing(sources, targets), use_cache=False).logits
+            with self.decoder.running():
+                logits: torch.Tensor = self.network(**inputs, use_cache=False).logits
         except ProjectionReached:
             return None
         return logits

@@ -10,7 +10,8 @@ from ray_nodes import NODE
 
 from knnmt.cluster.connection import LOOPBACK, QUIET, connected
 
-os.environ.update({**LOOPBACK, **QUIET})  # before Ray is imported
+# Before Ray is imported. Its workers are nice to others by default, and on a busy machine they would hardly run.
+os.environ.update({**LOOPBACK, **QUIET, "RAY_worker_niceness": "0"})
 collect_ignore_glob = [] if find_spec("ray") else ["test_*.py"]
 
 

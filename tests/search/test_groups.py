@@ -11,7 +11,7 @@ import knnmt.search.groups
 from knnmt.search.centroids import Centroids
 from knnmt.search.clustering import cluster
 from knnmt.search.coarse import probing
-from knnmt.search.groups import groups_of
+from knnmt.search.groups import middles_of
 from knnmt.search.index import build_index, open_index
 
 DIMENSION = 128
@@ -77,7 +77,7 @@ def test_so_many_may_be_wanted_that_groups_are_too_few(centroids: np.ndarray, mo
 def test_groups_do_not_depend_on_the_order_of_centroids(centroids: np.ndarray) -> None:
     shuffled = np.random.default_rng(0).permutation(centroids)
     assert Centroids(shuffled).in_groups
-    assert groups_of(shuffled, 60).shape == (60, DIMENSION)
+    assert middles_of(shuffled, 60).shape == (60, DIMENSION)
 
 
 def test_groups_that_miss_too_much_are_not_used(
