@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from knnmt.service.failures import BadRequest, TooLarge
 
-KEY_NAMES = ("api_key", "apiKey", "key")
+KEY_NAMES = ("api_key", "apiKey", "auth_key", "key")
 SCHEMES = ("bearer", "deepl-auth-key", "token")
 MOST_FIELDS = 1_000
 
@@ -99,7 +99,7 @@ def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
 
 
 def key_in_address(encoded: str) -> str | None:
-    """The key of `http://KEY@host/`, for clients that have no other place for one, such as Weblate's for tmserver."""
+    """The key of `http://name:KEY@host/`, for clients that have no other place for one, such as Weblate's for tmserver."""
     try:
         user, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
     except ValueError:
