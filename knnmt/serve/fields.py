@@ -99,7 +99,7 @@ def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
 
 
 def key_in_address(encoded: str) -> str | None:
-    """The key of `http://name:KEY@host/`, for clients that have no other place for one, such as Weblate's for tmserver."""
+    """The key of `http://name:KEY@host/`, for clients without a place for one, such as Weblate's for tmserver."""
     try:
         user, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
     except ValueError:
