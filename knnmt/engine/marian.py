@@ -119,7 +119,7 @@ class MarianDecoder:
         return attended.transpose(1, 2).reshape(query.shape)
 
     def attention(self, tokens: torch.Tensor) -> list[torch.Tensor]:
-        """The attention of each layer to the sources [n, heads, time, source time], over tokens [n, time].
+        """The attention of each layer to the sources, [sentences, heads, time, source time].
 
         All tokens [sentences, time] are given, so they are run at once, and only as far as the last layer's attention.
         """

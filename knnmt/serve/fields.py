@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from knnmt.service.failures import BadRequest, TooLarge
 
-KEY_NAMES = ("api_key", "apiKey", "key")
+KEY_NAMES = ("api_key", "apiKey", "auth_key", "key")
 SCHEMES = ("bearer", "deepl-auth-key", "token")
 MOST_FIELDS = 1_000
 
@@ -24,7 +24,7 @@ Fields = dict[str, Any]
 
 async def sent_fields(request: Request) -> Fields:
     """Everything that was sent, the body before the query; a name that comes again becomes a list."""
-    fields = grouped(pairs_in(request.scope["query_string"]))
+    fields = by_name(pairs_in(request.scope["query_string"]))
     fields.update(await body_fields(request))
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -44,7 +44,7 @@ def text_in(encoded: bytes) -> str:
         return encoded.decode("latin-1")
 
 
-def grouped(items: list[tuple[str, Any]]) -> Fields:
+def by_name(items: list[tuple[str, Any]]) -> Fields:
     fields: Fields = {}
     for name, value in items:
         if name in fields:
@@ -60,7 +60,7 @@ async def body_fields(request: Request) -> Fields:
         return await multipart_fields(request)
     body = (await request.body()).strip()
     if kind == "application/x-www-form-urlencoded" and not body.startswith(b"{"):  # `curl -d` says so of JSON too
-        return grouped(pairs_in(body))
+        return by_name(pairs_in(body))
     return json_fields(body) if body else {}
 
 
@@ -84,7 +84,7 @@ async def multipart_fields(request: Request) -> Fields:
         if isinstance(error, TooLarge | ClientDisconnect):
             raise
         raise BadRequest("Invalid request: the body is not multipart/form-data") from error
-    return grouped(form.multi_items())
+    return by_name(form.multi_items())
 
 
 def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
@@ -99,7 +99,7 @@ def key_in(request: Request, fields: Mapping[str, Any]) -> str | None:
 
 
 def key_in_address(encoded: str) -> str | None:
-    """The key of `http://KEY@host/`, for clients that have no other place for one, such as Weblate's for tmserver."""
+    """The key of `http://name:KEY@host/`, for clients without a place for one, such as Weblate's for tmserver."""
     try:
         user, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
     except ValueError:
