@@ -14,6 +14,7 @@ from knnmt.errors import SettingsError
 from knnmt.switches import FAST_PATHS
 
 REFERENCE = "none of them"
+OF_A_STORE = ("forced", "asked", "centroids")
 
 
 def ablation(plan: Plan) -> dict[str, Any]:
@@ -29,9 +30,8 @@ def ablation(plan: Plan) -> dict[str, Any]:
 
 
 def openings(plan: Plan) -> dict[str, Opening]:
-    """Searching matters to a store alone."""
     store = plan.stores[0] if plan.stores else None
-    paths = [path for path in FAST_PATHS if store or path != "centroids"]
+    paths = [path for path in FAST_PATHS if store or path not in OF_A_STORE]
     left_out = {REFERENCE: tuple(paths)}
     left_out |= {f"{path} alone": tuple(other for other in paths if other != path) for path in paths}
     left_out |= {f"all but {path}": (path,) for path in paths} | {"all": ()}

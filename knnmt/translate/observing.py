@@ -12,7 +12,7 @@ from knnmt.engine.packed_layers import is_hooked, packed_layers
 from knnmt.engine.projection import AllLogits, NextTokens, Projection, Ranking
 from knnmt.engine.runtime import lock_of, runtime_of
 from knnmt.engine.stepping import checked_projection, objection_to_int8
-from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence
+from knnmt.mixing.evidence import NEIGHBOURS, Evidence
 from knnmt.mixing.head_mixer import padded, wider
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.batching import batches_by_tokens
@@ -116,7 +116,7 @@ def positions_of(targets: Sequence[Sequence[int]], first: int) -> tuple[torch.Te
 
 
 def evidence_of(said: Forced, ranking: Ranking, found: Neighbours, signals: torch.Tensor, variance: float) -> Evidence:
-    """The evidence that a head gets; `ranking` is that of RANKED tokens, and `signals` [n, signals] are those of each position's sentence."""
+    """The evidence that a head gets; `ranking` is of RANKED tokens, `signals` are those of each position's sentence."""
     nearest = first_of(padded(found), NEIGHBOURS)
     logits = said.following.at(torch.from_numpy(nearest.tokens))
     return Evidence.of(nearest, ranking, wider(logits), signals, variance)

@@ -16,9 +16,10 @@ RANKED = 5
 def said_by(model: TranslationModel) -> tuple[np.ndarray, Ranking, torch.Tensor]:
     """Keys, rankings and logits of the targets' tokens, in the order of the pairs."""
     sources, targets = model.encode_sources(list(GERMAN)), model.encode_targets(list(ENGLISH))
-    parts = []
-    for one in forced(model, sources, targets):
-        parts.append((one.keys, one.following.rank(RANKED), one.following.at(one.tokens[:, None]), one.pairs))
+    parts = [
+        (one.keys, one.following.rank(RANKED), one.following.at(one.tokens[:, None]), one.pairs)
+        for one in forced(model, sources, targets)  # each is valid until the next
+    ]
     assert sorted(np.concatenate([part[3] for part in parts]).tolist()) == sorted(
         number for number, target in enumerate(targets) for _ in target
     )
