@@ -15,6 +15,7 @@ from knnmt.errors import SettingsError
 from knnmt.switches import FAST_PATHS
 
 REFERENCE = "none of them"
+OF_A_STORE = ("forced", "asked", "centroids")
 
 
 def ablation(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, Any]:
@@ -30,9 +31,8 @@ def ablation(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, 
 
 
 def openings(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, Opening]:
-    """Searching matters to a store alone."""
     store = plan.stores[0] if plan.stores else None
-    every = tuple(path for path in FAST_PATHS if store or path != "centroids")
+    every = tuple(path for path in FAST_PATHS if store or path not in OF_A_STORE)
     left_out = {REFERENCE: every}
     left_out |= {f"{path} alone": tuple(other for other in every if other != path) for path in every if path in paths}
     left_out |= {f"all but {path}": (path,) for path in every if path in paths} | {"all": ()}

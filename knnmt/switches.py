@@ -16,6 +16,7 @@ FAST_PATHS = {
     "halves": "weights stored in half precision are read so by the projection, for few rows",
     "int8": "a large vocabulary is projected in int8 first; the best candidates are computed anew in float32",
     "forced": "given translations are projected at their own positions alone, in int8 first where translation does so",
+    "asked": "model and neighbours are mixed only in those rows of a batch for which the memory was asked",
     "centroids": "the nearest clusters are found by codes of their centroids",
     "turns": "while one batch waits for the shards of a cluster, another one is decoded",
     "groups": "of very many clusters, only those in the nearest groups are looked at",

@@ -49,6 +49,9 @@ class NextTokens(Protocol):
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         """The logits [n, k] of given tokens [n, k]."""
 
+    def among(self, rows: torch.Tensor) -> "NextTokens":
+        """The same of some of the rows."""
+
 
 class AllLogits:
     """Logits that are all computed, [n, vocabulary], perhaps with columns of −∞ after them."""
@@ -67,6 +70,9 @@ class AllLogits:
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.logits.gather(1, tokens)
 
+    def among(self, rows: torch.Tensor) -> "AllLogits":
+        return AllLogits(self.logits[rows], self.vocabulary)
+
 
 class LogitsByRows:
     """Logits that are computed for a few rows at a time while these are ranked."""
@@ -80,6 +86,9 @@ class LogitsByRows:
 
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.projection.at(self.states, tokens)
+
+    def among(self, rows: torch.Tensor) -> "LogitsByRows":
+        return LogitsByRows(self.states[rows], self.projection, self.rank_rows)
 
 
 RankRows = Callable[[torch.Tensor, int], Ranking]  # of states [rows, dimension], and how many are wanted

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from knnmt.engine.projection import Ranking
 from knnmt.errors import StoreError
 from knnmt.mixing.coverage import Coverage
-from knnmt.mixing.evidence import LEAST, NEIGHBOURS, RANKED, Evidence
+from knnmt.mixing.evidence import LEAST, NEIGHBOURS, RANKED, SIGNALS, Evidence
 from knnmt.mixing.heads import HEADS, Head
 from knnmt.mixing.mixer import Needs
 from knnmt.mixing.mixture import Mixture
@@ -21,33 +21,49 @@ from knnmt.mixing.neighbours import Neighbours
 
 FORMAT = "1"
 NOTES = "knnmt"  # the field of the file that says what it is
-WORTH_A_SEARCH = 0.05  # total variation between mixture and model, below which nothing is searched
+LATER = ("limits",)  # what heads of earlier versions do not have
 
 
 class HeadMixer:
     """A head, the coverage of the memory that it looks at, and the variance of that memory's keys."""
 
     def __init__(
-        self, head: Head, coverage: Coverage, variance: float, *, ignored: frozenset[int] = frozenset(), entries: int
+        self,
+        head: Head,
+        coverage: Coverage,
+        variance: float,
+        *,
+        ignored: frozenset[int] = frozenset(),
+        entries: int,
+        always: bool = False,
     ) -> None:
         self.head = head.eval().requires_grad_(False)
         self.coverage, self.variance, self.ignored = coverage, variance, ignored
         self.needs = Needs(min(NEIGHBOURS, entries), RANKED)
         self.signature = f"mixing:{head.kind}@{digest(head)}|k:{NEIGHBOURS}"
-        self.worth = WORTH_A_SEARCH
+        self.always = always  # search at every step
 
     def signals(self, sources: Sequence[Sequence[int]]) -> torch.Tensor:
-        """The shares of each sentence's n-grams that the memory has."""
+        """The shares of each sentence's n-grams that the memory has, and what makes a search worthwhile in it."""
+        return self.with_limits(self.shares(sources))
+
+    def with_limits(self, shares: torch.Tensor) -> torch.Tensor:
+        worthwhile = torch.zeros(len(shares), 1) if self.always else self.head.worthwhile(shares)
+        return torch.cat([shares, worthwhile], dim=1)
+
+    def shares(self, sources: Sequence[Sequence[int]]) -> torch.Tensor:
+        """The shares of each sentence's n-grams that the memory has, [sentences, SIGNALS]."""
         rows = [self.coverage.shares([token for token in source if token not in self.ignored]) for source in sources]
-        return torch.tensor(rows, dtype=torch.float).reshape(len(sources), -1)
+        return torch.tensor(rows, dtype=torch.float).reshape(len(sources), SIGNALS)
 
     def asks(self, ranking: Ranking, signals: torch.Tensor) -> torch.Tensor:
         """Where the gate expects the memory to make a difference."""
         best = (ranking.logits[:, :RANKED] - ranking.total).clamp(LEAST, 0.0)
-        return self.head.foreseen(best, signals.to(best.device)) >= self.worth
+        signals = signals.to(best.device)
+        return self.head.foreseen(best, signals[:, :SIGNALS]) >= signals[:, SIGNALS]
 
     def mixture(self, found: Neighbours, ranking: Ranking, logits: torch.Tensor, signals: torch.Tensor) -> Mixture:
-        evidence = Evidence.of(padded(found), ranking, padded_logits(logits), signals, self.variance)
+        evidence = Evidence.of(padded(found), ranking, padded_logits(logits), signals[:, :SIGNALS], self.variance)
         judged = self.head(evidence)
         found_of_each = logits.shape[1]  # a small memory has fewer than the head expects
         tokens, weights = evidence.tokens[:, :found_of_each], judged.weights[:, :found_of_each]
@@ -95,7 +111,8 @@ def read_head(file: Path) -> tuple[Head, dict[str, Any]]:
         if notes.get("format") != FORMAT or notes.get("kind") not in HEADS:
             raise StoreError(f"{file}: mixing of another version of knnmt; run `knnmt fit` again")
         head = HEADS[notes["kind"]]()
-        head.load_state_dict(tensors)
+        usual = {name: value for name, value in head.state_dict().items() if name in LATER}
+        head.load_state_dict(usual | tensors)
         return head, dict(notes["about"])
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{file}: damaged ({error}); restore it from a copy or run `knnmt fit`") from error

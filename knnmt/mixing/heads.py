@@ -46,6 +46,10 @@ class Head(nn.Module):
         """How far the mixture is likely to be from the model, [n], known before any search; here as far as can be."""
         return torch.ones(len(best), device=best.device)
 
+    def worthwhile(self, signals: torch.Tensor) -> torch.Tensor:
+        """How far it must be for a search, of each sentence, [sentences, 1]; here every search is made."""
+        return torch.zeros(len(signals), 1)
+
 
 def entropy_of(best: torch.Tensor) -> torch.Tensor:
     """Of the best few tokens and the rest as one, [n, 1], from logarithms [n, RANKED]."""
@@ -59,6 +63,17 @@ def gate_features(best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
 
 
 GATE_FEATURES = 2 + 1 + SIGNALS
+
+
+class Limits(NamedTuple):
+    """How far the mixture must be expected to be from the model (total variation) for a search to be made."""
+
+    known: float  # a sentence is known to the memory where the gate expects this much at a step of usual certainty
+    in_known: float  # in sentences that are known
+    in_others: float  # in all others
+
+
+CAUTIOUS = Limits(known=0.04, in_known=0.0, in_others=0.15)  # of a head that was not fitted to the memory in question
 
 
 def features(evidence: Evidence) -> torch.Tensor:
@@ -101,6 +116,8 @@ AGREEMENT = len(RANKS) - 1 + 2
 CONFIDENCE = 2 + 1 + 1
 SHARED = 1 + 1 + 1 + 1
 FEATURES = DISTANCES + AGREEMENT + CONFIDENCE + SHARED + SIGNALS
+# The columns of `features` that are columns of `gate_features`, too: the best two probabilities and the entropy.
+USUAL_CERTAINTY = [DISTANCES + AGREEMENT + at for at in (0, 1, 3)]
 # What the columns of `features` tell of: the neighbours' agreement is with each other and with the model.
 EVIDENCE = {
     "distance": range(DISTANCES),
@@ -126,6 +143,7 @@ class LearnedHead(Head):
         super().__init__()
         self.register_buffer("mean", torch.zeros(FEATURES))
         self.register_buffer("scale", torch.ones(FEATURES))
+        self.register_buffer("limits", torch.tensor(CAUTIOUS))
         self.hidden = nn.Linear(FEATURES, UNITS)
         self.output = nn.Linear(UNITS, 2)
         self.agreement = nn.Parameter(torch.zeros(()))  # a
@@ -158,6 +176,15 @@ class LearnedHead(Head):
 
     def foreseen(self, best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(self.gate(gate_features(best, signals)))[:, 0]
+
+    def promise(self, signals: torch.Tensor) -> torch.Tensor:
+        """What the gate expects of each sentence at a step of usual certainty, [sentences, 1]."""
+        usual = self.mean[USUAL_CERTAINTY].expand(len(signals), -1)
+        return torch.sigmoid(self.gate(torch.cat([usual, signals], dim=-1)))
+
+    def worthwhile(self, signals: torch.Tensor) -> torch.Tensor:
+        limits = Limits(*self.limits)
+        return torch.where(self.promise(signals) >= limits.known, limits.in_known, limits.in_others)
 
     def reasons(self, evidence: Evidence) -> Reasons:
         standard = (self.inputs(evidence) - self.mean) / self.scale

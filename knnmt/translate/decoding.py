@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.architectures import KeySite
 from knnmt.models.network import Network
 from knnmt.retrieval.retriever import Retriever
+from knnmt.switches import left_out
 from knnmt.translate.beam import Proposal, Propose, propose_plainly, ranked_alone
 from knnmt.translate.settings import check_enough
 
@@ -44,18 +45,46 @@ def proposing(
     """
     if retriever is None or mixer is None:
         return propose_plainly
-    memory = Consulting(retriever, mixer, asked)
+    memory, together = Consulting(retriever, mixer, asked), left_out("asked")
 
     def propose(step: Step, most: int, sentences: torch.Tensor) -> Proposal:
         following = step.following
         ranking = following.rank(max(most, mixer.needs.ranked))
-        mixture, logits = memory.mixture(step.keys, following, ranking, signals[sentences])
-        if mixture is None:
+        seen = Asking(step.keys, following, ranking, signals[sentences])
+        wanted = mixer.asks(ranking, seen.signals)
+        rows = torch.nonzero(wanted)[:, 0]
+        if not len(rows):
+            asked.skipped += len(wanted)
             return ranked_alone(following, ranking)
-        scores, best = mixture.best(ranking, logits)
-        return Proposal(scores, best, lambda tokens: mixture.at(following.at(tokens) - ranking.total, tokens))
+        if len(rows) == len(wanted) or together:
+            return memory.proposal(seen, wanted)
+        asked.skipped += len(wanted) - len(rows)
+        some = memory.proposal(seen.among(rows), wanted[rows])
+        return spread_among(ranked_alone(following, ranking), some, rows)
 
     return propose
+
+
+def spread_among(alone: Proposal, some: Proposal, rows: torch.Tensor) -> Proposal:
+    """Proposals for some rows, and for the others those of the model alone."""
+    return Proposal(
+        alone.scores.index_copy(0, rows, some.scores),
+        alone.tokens.index_copy(0, rows, some.tokens),
+        lambda tokens: alone.score(tokens).index_copy(0, rows, some.score(tokens[rows])),
+    )
+
+
+class Asking(NamedTuple):
+    """Rows for which a memory may be asked."""
+
+    keys: torch.Tensor  # [n, dimension]
+    following: NextTokens
+    ranking: Ranking
+    signals: torch.Tensor  # [n, signals]
+
+    def among(self, rows: torch.Tensor) -> "Asking":
+        ranking = Ranking(*(part[rows] for part in self.ranking))
+        return Asking(self.keys[rows], self.following.among(rows), ranking, self.signals[rows])
 
 
 class Consulting:
@@ -65,20 +94,18 @@ class Consulting:
         check_enough(mixer.needs.neighbours, retriever.entries)
         self.retriever, self.mixer, self.asked = retriever, mixer, asked
 
-    def mixture(
-        self, keys: torch.Tensor, following: NextTokens, ranking: Ranking, signals: torch.Tensor
-    ) -> tuple[Mixture | None, torch.Tensor]:
-        """Search and mix for keys [n, dimension] with signals [n, signals]; and the logits of the neighbours' tokens.
+    def proposal(self, seen: Asking, wanted: torch.Tensor) -> Proposal:
+        """The best continuations of model and neighbours together; rows that are not wanted have no neighbours."""
+        mixture, logits = self.mixture(seen, wanted)
+        scores, best = mixture.best(seen.ranking, logits)
+        following, total = seen.following, seen.ranking.total
+        return Proposal(scores, best, lambda tokens: mixture.at(following.at(tokens) - total, tokens))
 
-        None where no row asks: the model stands alone.
-        """
-        wanted = self.mixer.asks(ranking, signals)
-        if not wanted.any():
-            self.asked.skipped += len(keys)
-            return None, ranking.logits
-        found = self.find(keys, wanted)
-        logits = following.at(torch.from_numpy(found.tokens).to(keys.device))
-        return self.mixer.mixture(found, ranking, logits, signals), logits
+    def mixture(self, seen: Asking, wanted: torch.Tensor) -> tuple[Mixture, torch.Tensor]:
+        """Search where it is wanted [n], and mix; and the logits of the neighbours' tokens [n, k]."""
+        found = self.find(seen.keys, wanted)
+        logits = seen.following.at(torch.from_numpy(found.tokens).to(seen.keys.device))
+        return self.mixer.mixture(found, seen.ranking, logits, seen.signals), logits
 
     def find(self, keys: torch.Tensor, wanted: torch.Tensor) -> Neighbours:
         """The neighbours of the keys [n, dimension] that are wanted [n]; the others have none."""
@@ -157,8 +184,12 @@ def mixed_logits(
     following = AllLogits(flat)
     by_row = spread(signals, len(logits)).repeat_interleave(logits.shape[1], dim=0)
     ranking = following.rank(memory.mixer.needs.ranked)
-    mixture, _ = memory.mixture(keys.reshape(-1, keys.shape[-1]), following, ranking, by_row)
-    return logits if mixture is None else mixture.distribution(flat).reshape(logits.shape)
+    wanted = memory.mixer.asks(ranking, by_row)
+    if not wanted.any():
+        memory.asked.skipped += len(wanted)
+        return logits
+    mixture, _ = memory.mixture(Asking(keys.reshape(-1, keys.shape[-1]), following, ranking, by_row), wanted)
+    return mixture.distribution(flat).reshape(logits.shape)
 
 
 def spread(signals: torch.Tensor | None, rows: int) -> torch.Tensor:

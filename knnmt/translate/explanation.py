@@ -20,6 +20,7 @@ import torch
 
 from knnmt.engine.keys import catching_keys
 from knnmt.engine.projection import AllLogits
+from knnmt.mixing.head_mixer import HeadMixer
 from knnmt.mixing.mixer import Mixer
 from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
@@ -178,7 +179,9 @@ class Tracing:
 
     def coverage(self, source: str) -> list[float]:
         """What the mixer knows of the sentence before it is decoded."""
-        shares: list[float] = self.mixer.signals(self.model.fitting_sources([source])[0])[0].tolist()
+        if not isinstance(self.mixer, HeadMixer):
+            return []
+        shares: list[float] = self.mixer.shares(self.model.fitting_sources([source])[0])[0].tolist()
         return shares
 
     @torch.inference_mode()

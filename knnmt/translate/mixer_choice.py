@@ -125,16 +125,14 @@ def head_mixer(retriever: LocalRetriever, model: TranslationModel, head: Head, *
     coverages = [covered(store, model) for store in retriever.stores]
     sizes = [store.entries for store in retriever.stores]
     variance = float(np.average([known_variance(store) for store in retriever.stores], weights=sizes))
-    mixer = HeadMixer(
+    return HeadMixer(
         head,
         reduce(Coverage.joined, coverages),
         variance,
         ignored=special_tokens(model),
         entries=retriever.entries,
+        always=exact,
     )
-    if exact:
-        mixer.worth = 0.0
-    return mixer
 
 
 def covered(store: Store, model: TranslationModel) -> Coverage:

@@ -42,6 +42,11 @@ def test_exactly(packed: bool, large: bool, monkeypatch: pytest.MonkeyPatch) -> 
     scale = logits.abs().amax(dim=-1, keepdim=True)  # rounding follows a row's largest numbers
     torch.testing.assert_close(at / scale, logits.gather(1, tokens) / scale)
     torch.testing.assert_close(total, logits.logsumexp(-1, keepdim=True))
+    some = torch.tensor([0, ROWS - 1])
+    for fewer, whole in zip(
+        parts_of(projection.exactly(states).among(some), tokens[some]), (best, best_tokens, at, total), strict=True
+    ):
+        torch.testing.assert_close(fewer, whole[some])
 
 
 def of_halves() -> tuple[Projection, torch.Tensor, torch.Tensor]:

@@ -1,21 +1,34 @@
 """Heads: what they decide is a distribution, losses are those of whole distributions, fitting helps."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 from knnmt import StoreError
 from knnmt.engine.projection import AllLogits
 from knnmt.mixing.coverage import Coverage
 from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence
 from knnmt.mixing.head_mixer import HeadMixer, digest, head_bytes, read_head
-from knnmt.mixing.heads import EVIDENCE, FEATURES, HEADS, LearnedHead, RobustHead, features
+from knnmt.mixing.heads import CAUTIOUS, EVIDENCE, FEATURES, HEADS, LearnedHead, Limits, RobustHead, features
 from knnmt.mixing.mixture import mix
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.reasons import IN_WORDS, because
-from knnmt.mixing.training import Foreign, Seen, divergence, effect, fit_head, likelihood, new_head
+from knnmt.mixing.training import (
+    IN_KNOWN,
+    Foreign,
+    Seen,
+    Trainer,
+    divergence,
+    effect,
+    fit_head,
+    likelihood,
+    new_head,
+)
 from knnmt.translate.mixer_choice import builtin_head
 
 VOCABULARY, ROWS = 40, 60
@@ -154,7 +167,8 @@ def test_the_built_in_head_leaves_text_that_is_not_covered_to_the_model() -> Non
     none, whole = torch.zeros(ROWS, 3), torch.ones(ROWS, 3)
     assert float(mixer.mixture(found, ranking, at, none).weight.mean()) < 0.1
     assert float(mixer.mixture(found, ranking, at, whole).weight.mean()) > 0.2
-    assert mixer.asks(ranking, whole).float().mean() >= mixer.asks(ranking, none).float().mean()
+    assert mixer.asks(ranking, mixer.with_limits(whole)).all()
+    assert mixer.asks(ranking, mixer.with_limits(none)).float().mean() < 0.1
 
 
 @pytest.mark.parametrize("kind", sorted(set(HEADS) - {"learned"}))
@@ -162,7 +176,40 @@ def test_heads_of_the_literature_ask_at_every_step(kind: str) -> None:
     """They were published so; only the learned head can foresee what a search would bring."""
     _, logits, signals = situation()
     mixer = HeadMixer(new_head(kind), Coverage(), 100.0, entries=NEIGHBOURS)
-    assert mixer.asks(AllLogits(logits).rank(RANKED), torch.zeros_like(signals)).all()
+    assert mixer.asks(AllLogits(logits).rank(RANKED), mixer.with_limits(torch.zeros_like(signals))).all()
+
+
+def test_a_sentence_is_known_that_promises_more_than_general_text() -> None:
+    """In such a sentence a search is made for less, in others for more; a memory of general text knows it, too."""
+    evidence, _ = evidence_of()
+    seen = Seen(evidence, evidence.tokens == 3, torch.full((ROWS,), -3.0), torch.arange(ROWS))
+    signals = torch.rand(ROWS, 3, generator=torch.Generator().manual_seed(0))
+    general = Foreign(replace(evidence, signals=signals * 0.2), torch.arange(ROWS))
+    head = builtin_head()
+    assert isinstance(head, LearnedHead)
+    assert Limits(*head.limits.tolist()) == pytest.approx(CAUTIOUS)  # it was not fitted to any one memory
+    found = Trainer(head, seen, general).limits(head)
+    promise = head.promise(general.evidence.signals)
+    assert found.known == pytest.approx(min(0.1, 1.5 * float(torch.quantile(promise, 0.95))))
+    assert (found.in_known, found.in_others) == (IN_KNOWN, CAUTIOUS.in_others)
+    assert Trainer(head, seen, None).limits(head) == CAUTIOUS
+    limits = head.worthwhile(torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))[:, 0].tolist()
+    assert limits == pytest.approx([CAUTIOUS.in_others, CAUTIOUS.in_known])
+
+
+def test_a_head_of_before_has_the_usual_limits(tmp_path: Path) -> None:
+    before = {name: value for name, value in new_head("learned").state_dict().items() if name != "limits"}
+    notes = {"format": "1", "kind": "learned", "about": {}}
+    (tmp_path / "head").write_bytes(save(before, {"knnmt": json.dumps(notes)}))
+    head = read_head(tmp_path / "head")[0]
+    assert Limits(*head.state_dict()["limits"].tolist()) == pytest.approx(CAUTIOUS)
+    (tmp_path / "head").write_bytes(save(before | {"more": torch.zeros(1)}, {"knnmt": json.dumps(notes)}))
+    with pytest.raises(StoreError, match="damaged"):
+        read_head(tmp_path / "head")
+    del before["mean"]
+    (tmp_path / "head").write_bytes(save(before, {"knnmt": json.dumps(notes)}))
+    with pytest.raises(StoreError, match="damaged"):
+        read_head(tmp_path / "head")
 
 
 def test_a_memory_smaller_than_k_serves_too() -> None:

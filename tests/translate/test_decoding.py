@@ -11,12 +11,15 @@ from retrievers import ArrayRetriever
 from tiny_models import ARCHITECTURES, ENGLISH, GERMAN, generate, generated_targets, tiny_model
 
 from knnmt.engine.keys import teacher_forced_keys
+from knnmt.engine.stepping import Stepper
 from knnmt.errors import SettingsError
 from knnmt.mixing.fixed import FixedMixer
 from knnmt.mixing.fixed_values import FixedValues
 from knnmt.mixing.neighbours import Neighbours
+from knnmt.models.batching import pad
 from knnmt.models.translation_model import TranslationModel
-from knnmt.translate.decoding import mixing_in
+from knnmt.switches import VARIABLE
+from knnmt.translate.decoding import RetrievalCounts, mixing_in, proposing
 from knnmt.translate.settings import TranslateSettings
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
@@ -219,3 +222,27 @@ def test_settings_outside_their_range_name_the_flag(settings: dict[str, Any], co
     with pytest.raises(SettingsError) as caught:
         TranslateSettings(**settings)
     assert str(caught.value) == complaint
+
+
+@every_architecture
+@torch.inference_mode()
+def test_mixing_only_rows_that_ask_is_mixing_all_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that the mixer does not ask for have no neighbours in the plain way, and are left out in the other."""
+    model = tiny_model(name)
+    memory, sentences = memory_of(model), torch.arange(len(GERMAN))
+    signals = torch.rand(len(GERMAN), 3, generator=torch.Generator().manual_seed(1))
+    ids, mask = pad(model.encode_sources(list(GERMAN)), model.padding)
+    stepper = Stepper(model, 1, quick=False)
+    with stepper.attached():
+        step = stepper.begin(ids, mask)
+        sure = step.following.rank(1).certainty().sort().values
+        mixer = FixedMixer(k=4, temperature=10.0, weight=0.5, certain=float(sure[2:4].mean()))
+        counts, told = [RetrievalCounts(), RetrievalCounts()], []
+        for count, plain in zip(counts, ("", "asked"), strict=True):
+            monkeypatch.setenv(VARIABLE, plain)
+            proposal = proposing(memory, mixer, signals, count)(step, 5, sentences)
+            told.append((proposal.scores, proposal.tokens, proposal.score(proposal.tokens.flip(0))))
+    assert counts[0] == counts[1]
+    assert (counts[0].retrieved, counts[0].skipped) == (3, 3)
+    for fast, whole in zip(*told, strict=True):
+        torch.testing.assert_close(fast, whole, rtol=1e-5, atol=1e-5)
