@@ -14,7 +14,7 @@ from knnmt.engine.projection import Ranking
 from knnmt.errors import StoreError
 from knnmt.mixing.coverage import Coverage
 from knnmt.mixing.evidence import LEAST, NEIGHBOURS, RANKED, SIGNALS, Evidence
-from knnmt.mixing.heads import HEADS, Head
+from knnmt.mixing.heads import HEADS, NEVER, Head
 from knnmt.mixing.mixer import Needs
 from knnmt.mixing.mixture import Mixture
 from knnmt.mixing.neighbours import Neighbours
@@ -58,8 +58,11 @@ class HeadMixer:
 
     def asks(self, ranking: Ranking, signals: torch.Tensor) -> torch.Tensor:
         """Where the gate expects the memory to make a difference."""
+        signals = signals.to(ranking.logits.device)
+        may_ask = signals[:, SIGNALS] < NEVER
+        if not may_ask.any():
+            return may_ask
         best = (ranking.logits[:, :RANKED] - ranking.total).clamp(LEAST, 0.0)
-        signals = signals.to(best.device)
         return self.head.foreseen(best, signals[:, :SIGNALS]) >= signals[:, SIGNALS]
 
     def mixture(self, found: Neighbours, ranking: Ranking, logits: torch.Tensor, signals: torch.Tensor) -> Mixture:

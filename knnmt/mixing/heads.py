@@ -73,6 +73,7 @@ class Limits(NamedTuple):
     in_others: float  # in all others
 
 
+NEVER = 2.0  # no two distributions are as far apart
 CAUTIOUS = Limits(known=0.04, in_known=0.0, in_others=0.15)  # of a head that was not fitted to the memory in question
 
 

@@ -14,7 +14,7 @@ from knnmt.engine.projection import AllLogits
 from knnmt.mixing.coverage import Coverage
 from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence
 from knnmt.mixing.head_mixer import HeadMixer, digest, head_bytes, read_head
-from knnmt.mixing.heads import CAUTIOUS, EVIDENCE, FEATURES, HEADS, LearnedHead, Limits, RobustHead, features
+from knnmt.mixing.heads import CAUTIOUS, EVIDENCE, FEATURES, HEADS, NEVER, LearnedHead, Limits, RobustHead, features
 from knnmt.mixing.mixture import mix
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.reasons import IN_WORDS, because
@@ -191,8 +191,20 @@ def test_a_sentence_is_known_that_promises_more_than_general_text() -> None:
     found = Trainer(head, seen, general).limits(head)
     promise = head.promise(general.evidence.signals)
     assert found.known == pytest.approx(min(0.1, 1.5 * float(torch.quantile(promise, 0.95))))
-    assert (found.in_known, found.in_others) == (IN_KNOWN, CAUTIOUS.in_others)
+    assert (found.in_known, found.in_others) == (IN_KNOWN, NEVER)
     assert Trainer(head, seen, None).limits(head) == CAUTIOUS
+    head.limits.copy_(torch.tensor(found))
+    _, logits, _ = situation()
+    mixer = HeadMixer(head, Coverage(), 100.0, entries=999)
+    ranking = AllLogits(logits).rank(RANKED)
+    unknown = torch.zeros(ROWS, 3)
+    assert not mixer.asks(ranking, mixer.with_limits(unknown)).any()  # and the gate is not even run
+    some = torch.cat([unknown[1:], torch.ones(1, 3)])
+    assert mixer.asks(ranking, mixer.with_limits(some)).tolist() == [False] * (ROWS - 1) + [True]
+
+
+def test_a_head_that_was_not_fitted_to_the_memory_is_cautious() -> None:
+    head = builtin_head()
     limits = head.worthwhile(torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))[:, 0].tolist()
     assert limits == pytest.approx([CAUTIOUS.in_others, CAUTIOUS.in_known])
 
