@@ -21,6 +21,7 @@ from knnmt.store.filters import numbers_below
 from knnmt.translate.observing import Forced, evidence_of, forced, search_for
 
 SEGMENTS = 400
+POSITIONS = 6000  # of them that are searched for, where they are long
 SPARE = 64  # neighbours searched beyond those that are kept, because some are left out
 COPIED = 0.6  # of a sentence's tokens found in one other sentence: that is a near-copy
 LONGEST = 80  # tokens of a sentence that is looked at
@@ -50,7 +51,8 @@ def seen_text(
     def found(said: Forced) -> Neighbours:
         return leaving.out(said, search_for(said, retriever, NEIGHBOURS + SPARE), numbers)
 
-    return rows_of(forced(model, sources, targets), found, torch.tensor(shares, dtype=torch.float), variance)
+    said = forced(model, sources, targets, positions=POSITIONS)
+    return rows_of(said, found, torch.tensor(shares, dtype=torch.float), variance)
 
 
 def new_text(

@@ -22,6 +22,7 @@ from knnmt.switches import left_out
 
 BATCH_TOKENS = 4096  # padded tokens of a forward pass, fewer where the vocabulary is large
 LOGITS = 1 << 25  # of a forward pass
+SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,27 @@ class Forced:
 
 
 def forced(
-    model: TranslationModel, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    model: TranslationModel,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    *,
+    positions: int | None = None,
 ) -> Iterator[Forced]:
-    """Teacher-forced passes over pairs of tokens, batch by batch; rankings may be a little off, as in translation."""
+    """Teacher-forced passes over pairs of tokens, batch by batch; rankings may be a little off, as in translation.
+
+    Of long text, about so many `positions` are looked at, drawn from all pairs.
+    """
     prefix, passes = len(model.decoder_prefix) - 1, ForcedPasses(model, quick=True)
+    share = 1.0 if positions is None else positions / max(1, sum(map(len, targets)))
+    random = np.random.default_rng(SEED)
     lengths = [max(len(source), prefix + len(target)) for source, target in zip(sources, targets, strict=True)]
     for batch in batches_by_tokens(lengths, min(BATCH_TOKENS, LOGITS // model.network.config.vocab_size)):
         said = [targets[row] for row in batch]
-        keys, following = passes.over([sources[row] for row in batch], said)
-        tokens = torch.tensor([token for target in said for token in target])
-        yield Forced(keys, following, tokens, np.repeat(batch, [len(target) for target in said]))
+        kept = np.flatnonzero(random.random(sum(map(len, said))) < share)
+        if len(kept):
+            keys, following = passes.over([sources[row] for row in batch], said, kept)
+            tokens = torch.tensor([token for target in said for token in target])[kept]
+            yield Forced(keys, following, tokens, np.repeat(batch, [len(target) for target in said])[kept])
 
 
 class ForcedPasses:
@@ -63,10 +75,16 @@ class ForcedPasses:
 
     @torch.inference_mode()
     def over(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        kept: NDArray[np.int64] | slice = slice(None),
     ) -> tuple[NDArray[np.float32], NextTokens]:
-        """Keys [n, dimension] at each position of each target, and the next tokens there, valid until the next pass."""
-        rows, columns = positions_of(targets, len(self.model.decoder_prefix) - 1)
+        """Keys [n, dimension] at each position of each target, and the next tokens there, valid until the next pass.
+
+        Of all positions, one target after another, only those that are `kept`.
+        """
+        rows, columns = (each[kept] for each in positions_of(targets, len(self.model.decoder_prefix) - 1))
         objection = objection_to_projecting(self.model)
         with lock_of(self.network), packed_layers(self.network), self.decoder.attached():
             runtime_of(self.network).not_taken("forced", objection)

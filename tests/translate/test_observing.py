@@ -70,3 +70,19 @@ def test_a_hooked_network_projects_by_itself() -> None:
     finally:
         handle.remove()
     torch.testing.assert_close(hooked, plain * 2, rtol=1e-4, atol=1e-4)
+
+
+def test_of_long_text_some_positions_are_looked_at() -> None:
+    """Those that are drawn are what a whole pass gives there."""
+    model = tiny_model("marian")
+    sources, targets = model.encode_sources(list(GERMAN)), model.encode_targets(list(ENGLISH))
+    total = sum(map(len, targets))
+    (whole,), (some,) = (
+        list(forced(model, sources, targets)),
+        list(forced(model, sources, targets, positions=total // 2)),
+    )
+    assert total // 4 < len(some.tokens) < total - total // 4
+    at = [next(row for row in range(total) if np.allclose(whole.keys[row], key, atol=1e-5)) for key in some.keys]
+    assert at == sorted(at)
+    assert (whole.pairs[at] == some.pairs).all()
+    assert torch.equal(whole.tokens[at], some.tokens)
