@@ -139,6 +139,7 @@ class LearnedHead(Head):
     """
 
     kind = "learned"
+    limits: torch.Tensor  # [3] as in `Limits`
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +185,7 @@ class LearnedHead(Head):
         return torch.sigmoid(self.gate(torch.cat([usual, signals], dim=-1)))
 
     def worthwhile(self, signals: torch.Tensor) -> torch.Tensor:
-        limits = Limits(*self.limits)
+        limits = Limits(*self.limits.tolist())
         return torch.where(self.promise(signals) >= limits.known, limits.in_known, limits.in_others)
 
     def reasons(self, evidence: Evidence) -> Reasons:
