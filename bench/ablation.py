@@ -31,7 +31,6 @@ def ablation(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, 
 
 
 def openings(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, Opening]:
-    """Searching matters to a store alone."""
     store = plan.stores[0] if plan.stores else None
     every = tuple(path for path in FAST_PATHS if store or path not in OF_A_STORE)
     left_out = {REFERENCE: every}
