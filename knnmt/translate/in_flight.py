@@ -4,12 +4,14 @@ Two threads take turns at the network. Whoever waits for neighbours lets the oth
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knnmt.engine.runtime import lock_of
+from knnmt.engine.stepping import Stepper
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.retrieval.retriever import Located, Retriever
@@ -27,8 +29,19 @@ def may_take_turns(retriever: Retriever) -> bool:
     return isinstance(retriever, LocalRetriever) and retriever.waits and not left_out("turns")
 
 
-def in_turns(search: Search, batches: Sequence[list[int]], retriever: Retriever) -> list[list[Hypothesis]]:
-    """The outputs of each batch. The caller holds the network's lock."""
+def in_turns(
+    search: Search, batches: Sequence[list[int]], retriever: Retriever, host: Stepper
+) -> Iterator[tuple[Sequence[list[int]], list[list[Hypothesis]]]]:
+    """Some batches at a time with their outputs; `host` prepares the network for the threads that decode."""
+    for first in range(0, len(batches), AT_A_TIME):
+        some = batches[first : first + AT_A_TIME]
+        with lock_of(host.network), host.hosting():  # held here for those threads
+            found = decoded(search, some, retriever)
+        yield some, found
+
+
+def decoded(search: Search, batches: Sequence[list[int]], retriever: Retriever) -> list[list[Hypothesis]]:
+    """The outputs of each batch."""
     turn = threading.Lock()
     yielding = Yielding(retriever, turn)
 

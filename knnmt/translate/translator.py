@@ -30,7 +30,7 @@ from knnmt.store.filters import Condition
 from knnmt.translate.beam import BeamRules, BeamSearch, Hypothesis, longest_output, rules_of
 from knnmt.translate.decoding import RetrievalCounts, mixing_in, proposing
 from knnmt.translate.explanation import Explanation, Tracing
-from knnmt.translate.in_flight import AT_A_TIME, in_turns, may_take_turns
+from knnmt.translate.in_flight import in_turns, may_take_turns
 from knnmt.translate.mixer_choice import fixed_mixer, mixer_for, mixing_told
 from knnmt.translate.settings import TranslateSettings
 
@@ -200,33 +200,26 @@ class Translator:
         model, rules = self.translation_model, rules_of(self.translation_model, self.settings.beam)
         batches = batches_by_tokens([len(source) for source in sources], batch_tokens)
         if rules is not None and self.retriever is not None and may_take_turns(self.retriever):
-            yield from self._decode_in_turns(sources, list(batches), rules)
+            yield from self._decode_in_turns(sources, list(batches), rules, self.retriever)
             return
         for batch in batches:
-            ids, mask = self._padded([sources[row] for row in batch])
+            some = [sources[row] for row in batch]
             with lock_of(model.network):
                 outputs = (
-                    self._generate(ids, mask)
-                    if rules is None
-                    else self._search(ids, mask, rules, [sources[row] for row in batch], self.retriever)
+                    self._generate(*self._padded(some)) if rules is None else self._search(some, rules, self.retriever)
                 )
             yield from zip(batch, outputs, strict=True)
 
     def _decode_in_turns(
-        self, sources: list[list[int]], batches: list[list[int]], rules: BeamRules
+        self, sources: list[list[int]], batches: list[list[int]], rules: BeamRules, retriever: Retriever
     ) -> Iterator[tuple[int, Hypothesis]]:
         """The same with two batches in flight."""
-        stepper = self._beam_search(rules, [], None).stepper
+        host = self._beam_search([], rules, None).stepper
 
         def search(batch: list[int], retriever: Retriever) -> list[Hypothesis]:
-            some = [sources[row] for row in batch]
-            return self._search(*self._padded(some), rules, some, retriever)
+            return self._search([sources[row] for row in batch], rules, retriever)
 
-        assert self.retriever is not None
-        for first in range(0, len(batches), AT_A_TIME):
-            some = batches[first : first + AT_A_TIME]
-            with lock_of(self.model), stepper.hosting():  # held for the threads that decode
-                found = in_turns(search, some, self.retriever)
+        for some, found in in_turns(search, batches, retriever, host):
             for batch, outputs in zip(some, found, strict=True):
                 yield from zip(batch, outputs, strict=True)
 
@@ -236,18 +229,11 @@ class Translator:
         ids, mask = pad(sources, model.padding)
         return ids.to(model.network.device), mask.to(model.network.device)
 
-    def _search(
-        self,
-        ids: torch.Tensor,
-        mask: torch.Tensor,
-        rules: BeamRules,
-        sources: list[list[int]],
-        retriever: Retriever | None,
-    ) -> list[Hypothesis]:
+    def _search(self, sources: list[list[int]], rules: BeamRules, retriever: Retriever | None) -> list[Hypothesis]:
         """Outputs by our own beam search."""
-        return self._beam_search(rules, sources, retriever).run(ids, mask)
+        return self._beam_search(sources, rules, retriever).run(*self._padded(sources))
 
-    def _beam_search(self, rules: BeamRules, sources: list[list[int]], retriever: Retriever | None) -> BeamSearch:
+    def _beam_search(self, sources: list[list[int]], rules: BeamRules, retriever: Retriever | None) -> BeamSearch:
         model, mixer = self.translation_model, self.mixer
         signals = mixer.signals(sources) if mixer and sources else torch.empty(len(sources), 0)
         signals = signals.to(model.network.device)
