@@ -27,7 +27,7 @@ from knnmt.switches import VARIABLE
 
 CLUSTERS = (4096, 16_384, 65_536)
 DIMENSION = 256
-SAMPLED = 16  # keys a cluster
+SAMPLED = 8  # keys a cluster; a build has 40
 KEYS = 4096
 QUERIES = 160  # of a step
 WANTED = 8  # clusters of a query

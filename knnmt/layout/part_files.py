@@ -61,11 +61,11 @@ def check_file(file: Path | str, record: FileRecord) -> None:
 def mapped(opened: BinaryIO, file: Path) -> Array:
     """A NumPy array on disk, memory-mapped; no pickle is ever read."""
     with reading(file):
-        opened.seek(0)
-        version = np.lib.format.read_magic(opened)
+        head = BytesIO(os.pread(opened.fileno(), HEAD, 0))  # another thread may read from the same file
+        version = np.lib.format.read_magic(head)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, kind = read(opened)
-        begin, length = opened.tell(), int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        shape, fortran, kind = read(head)
+        begin, length = head.tell(), int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         if kind.hasobject or fortran or min(shape, default=0) < 0:
             raise ValueError("not a plain array")
         if begin + length > os.fstat(opened.fileno()).st_size:
