@@ -60,6 +60,20 @@ def test_killed_actors_come_back_and_every_answer_is_whole(spread: ShardedRetrie
         same(spread.search(queries, 16), expected)
 
 
+def test_two_batches_in_flight(cluster: Any, coded: Store) -> None:
+    """While an actor dies; each batch gets its own neighbours."""
+    texts = [f"Prüfen Sie den Akku {number}." for number in range(8)]
+    plain = Translator.from_store(coded.path, k=4).translations(texts, batch_tokens=20)
+    translator = Translator.from_store(coded.path, k=4, searched_by=ShardedRetriever)
+    assert isinstance(translator.retriever, ShardedRetriever)
+    victim = pids(translator.retriever)[0]
+    killed = threading.Timer(0.3, os.kill, [victim, signal.SIGKILL])
+    killed.start()
+    for _ in range(2):
+        assert translator.translations(texts, batch_tokens=20) == plain
+    killed.join()
+
+
 def test_opening_may_take_longer_than_an_answer(cluster: Any, coded: Store) -> None:
     """A new process alone takes longer than this to start."""
     assert ShardedRetriever([coded], shards=1, patience=0.01).entries == coded.entries
