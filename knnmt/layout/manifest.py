@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 BUILDING = "building.json"
 PARTS = "parts"
 MANIFESTS = LastUsed(16)  # as they were read, by their texts
-LINES = LastUsed(1024)  # of parts, by the record's id
+LINES = LastUsed(1024)  # of parts and indexes, by the record's id
 SETTINGS = ("k", "temperature", "weight", "certain")  # numbers that tuning chooses
 
 
@@ -150,10 +150,10 @@ def lines_of(value: Any) -> str:
 
 
 def line_of(record: Any) -> str:
-    """The line of a record. A change leaves nearly all parts as they are, so their lines are kept."""
-    if not isinstance(record, PartRecord):
+    """The line of a record. A change leaves nearly all parts and indexes as they are, so their lines are kept."""
+    if not isinstance(record, PartRecord | IndexRecord):
         return json.dumps(as_json(record), ensure_ascii=False)
-    kept: tuple[PartRecord, str] = LINES.get(
+    kept: tuple[Any, str] = LINES.get(
         id(record), lambda: (record, json.dumps(as_json(record), ensure_ascii=False))
     )
     return kept[1]  # the record is kept too: no other one gets its id

@@ -180,8 +180,10 @@ class Newcomers:
         sources = {segment.source for segment in segments}
         known: dict[str, list[StoredSegment]] = defaultdict(list)
         for part, first in enumerate(self.store.first_segments):
-            rows = self.store.part_files.rows_with(part, hashes) + first
-            for pair in self.store.segments_at(rows):
+            rows = self.store.part_files.rows_with(part, hashes)
+            if not len(rows):
+                continue  # as of nearly all parts
+            for pair in self.store.segments_at(rows + first):
                 if pair.source in sources and pair.segment not in self.store.removed:
                     known[pair.source].append(pair)
         return known
