@@ -91,6 +91,20 @@ def test_what_was_read_is_let_go_of(
         np.testing.assert_array_equal(found.search(queries, 5)[1], expected[1])
 
 
+def test_codes_of_one_bit_learn_nothing_from_more_keys(
+    keys: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAISS would compare all keys of the sample with all clusters, which takes hours for 65,536."""
+    built(keys, tmp_path / "index.faiss")
+    seen, train = list[int](), faiss.IndexIVFRaBitQ.train
+    monkeypatch.setattr(faiss.IndexIVFRaBitQ, "train", lambda index, some: (seen.append(len(some)), train(index, some)))
+    monkeypatch.setattr("knnmt.search.index.CODE_TRAINING_KEYS", 50)
+    built(keys, tmp_path / "again.faiss")
+    assert seen == [50]
+    for name in ("{}.faiss", "{}.lists"):
+        assert (tmp_path / name.format("again")).read_bytes() == (tmp_path / name.format("index")).read_bytes()
+
+
 def test_an_extension_shares_the_quantiser(keys: list[Any], tmp_path: Path) -> None:
     first = build_index(keys, tmp_path / "index.faiss", factory=FACTORY, on_entries=lambda _: None)
     more = extend_index(tmp_path / "index.faiss", keys[:1], tmp_path / "more.faiss", nprobe=4)
