@@ -153,9 +153,7 @@ def line_of(record: Any) -> str:
     """The line of a record. A change leaves nearly all parts and indexes as they are, so their lines are kept."""
     if not isinstance(record, PartRecord | IndexRecord):
         return json.dumps(as_json(record), ensure_ascii=False)
-    kept: tuple[Any, str] = LINES.get(
-        id(record), lambda: (record, json.dumps(as_json(record), ensure_ascii=False))
-    )
+    kept: tuple[Any, str] = LINES.get(id(record), lambda: (record, json.dumps(as_json(record), ensure_ascii=False)))
     return kept[1]  # the record is kept too: no other one gets its id
 
 

@@ -1,6 +1,7 @@
 """Groups of centroids: of very many centroids, only those of the groups that are nearest to a query are compared.
 
-The time that a key takes then grows with the square root of the number of centroids and not with the number itself.
+A key is compared with the middles of groups, of which there are a 128th as many as centroids, and then with the codes
+in the nearest groups, as many however many centroids there are.
 """
 
 from typing import Any, cast

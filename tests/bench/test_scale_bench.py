@@ -8,7 +8,7 @@ import pytest
 from bench import filling
 from bench.filling import build, index_name, truth_file
 from bench.prediction import compared, predicted
-from knnmt.search.file_names import lists_name
+from knnmt.files import lists_name
 
 ENTRIES = 3000
 
