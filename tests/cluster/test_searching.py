@@ -60,8 +60,9 @@ def test_killed_actors_come_back_and_every_answer_is_whole(spread: ShardedRetrie
         same(spread.search(queries, 16), expected)
 
 
-def test_two_batches_in_flight(cluster: Any, coded: Store) -> None:
-    """While an actor dies; each batch gets its own neighbours."""
+def test_two_batches_in_flight(cluster: Any, coded: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an actor dies; each batch gets its own neighbours. A trial decides over a graph, which rounds otherwise."""
+    monkeypatch.setenv("KNNMT_PLAIN", "compiled")
     texts = [f"Prüfen Sie den Akku {number}." for number in range(8)]
     plain = Translator.from_store(coded.path, k=4).translations(texts, batch_tokens=20)
     translator = Translator.from_store(coded.path, k=4, searched_by=ShardedRetriever)
