@@ -70,8 +70,24 @@ class AllLogits:
     def at(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.logits.gather(1, tokens)
 
-    def among(self, rows: torch.Tensor) -> "AllLogits":
-        return AllLogits(self.logits[rows], self.vocabulary)
+    def among(self, rows: torch.Tensor) -> "SomeLogits":
+        return SomeLogits(self, rows)
+
+
+class SomeLogits:
+    """Some rows of logits that are all computed; they are not copied to look at a few tokens of each."""
+
+    def __init__(self, every: AllLogits, rows: torch.Tensor) -> None:
+        self.every, self.rows = every, rows
+
+    def rank(self, most: int) -> Ranking:
+        return AllLogits(self.every.logits[self.rows], self.every.vocabulary).rank(most)
+
+    def at(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.every.logits[self.rows[:, None], tokens]
+
+    def among(self, rows: torch.Tensor) -> "SomeLogits":
+        return SomeLogits(self.every, self.rows[rows])
 
 
 class LogitsByRows:
