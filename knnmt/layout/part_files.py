@@ -58,10 +58,18 @@ def check_file(file: Path | str, record: FileRecord) -> None:
     open_checked(file, record).close()
 
 
+def beginning(opened: BinaryIO) -> bytes:
+    """Its first bytes, without moving in the file where the system can: another thread may read from it."""
+    if hasattr(os, "pread"):
+        return os.pread(opened.fileno(), HEAD, 0)
+    opened.seek(0)
+    return opened.read(HEAD)
+
+
 def mapped(opened: BinaryIO, file: Path) -> Array:
     """A NumPy array on disk, memory-mapped; no pickle is ever read."""
     with reading(file):
-        head = BytesIO(os.pread(opened.fileno(), HEAD, 0))  # another thread may read from the same file
+        head = BytesIO(beginning(opened))
         version = np.lib.format.read_magic(head)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, kind = read(head)

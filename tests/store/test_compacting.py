@@ -111,13 +111,12 @@ def test_an_index_that_was_chosen_stays(tmp_path: Path) -> None:
 def test_an_index_that_was_chosen_by_size_is_chosen_anew(
     tmp_path: Path, factory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by the rule of an earlier version, with other clusters or without their graph."""
+    """Also by the rule of an earlier version, with other clusters or with a graph over them."""
     monkeypatch.setattr("knnmt.search.factories.EXACT_ENTRIES", 450)
-    monkeypatch.setattr("knnmt.search.factories.GRAPH_FROM", 128)
     store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(150)], index=factory)
     assert compact_store(store.path).manifest.index.factory == "Flat"
     add(store, [("neu", "new")])
-    assert compact_store(store.path).manifest.index.factory == "IVF128_HNSW32,PQ4x4fs"
+    assert compact_store(store.path).manifest.index.factory == "IVF128,PQ4x4fs"
 
 
 def test_exact_search_of_many_entries_was_chosen_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_too_many_open_files_is_no_damage(store: Store, monkeypatch: pytest.Monk
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("knnmt.layout.part_files.open", refuse, raising=False)
     with pytest.raises(StoreError, match="too many open files; raise the limit") as caught:
         Store(store.path, store.manifest).hold()
     assert "damaged" not in str(caught.value)
