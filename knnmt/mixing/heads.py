@@ -65,7 +65,7 @@ def gate_features(best: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
 GATE_FEATURES = 2 + 1 + SIGNALS
 
 
-class Limits(NamedTuple):
+class GateLimits(NamedTuple):
     """How far the mixture must be expected to be from the model (total variation) for a search to be made."""
 
     known: float  # a sentence is known to the memory where the gate expects this much at a step of usual certainty
@@ -74,7 +74,9 @@ class Limits(NamedTuple):
 
 
 NEVER = 2.0  # no two distributions are as far apart
-CAUTIOUS = Limits(known=0.04, in_known=0.0, in_others=0.15)  # of a head that was not fitted to the memory in question
+CAUTIOUS = GateLimits(
+    known=0.04, in_known=0.0, in_others=0.15
+)  # of a head that was not fitted to the memory in question
 
 
 def features(evidence: Evidence) -> torch.Tensor:
@@ -139,7 +141,7 @@ class LearnedHead(Head):
     """
 
     kind = "learned"
-    limits: torch.Tensor  # [3] as in `Limits`
+    limits: torch.Tensor  # [3] as in `GateLimits`
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +187,7 @@ class LearnedHead(Head):
         return torch.sigmoid(self.gate(torch.cat([usual, signals], dim=-1)))
 
     def worthwhile(self, signals: torch.Tensor) -> torch.Tensor:
-        limits = Limits(*self.limits.tolist())
+        limits = GateLimits(*self.limits.tolist())
         return torch.where(self.promise(signals) >= limits.known, limits.in_known, limits.in_others)
 
     def reasons(self, evidence: Evidence) -> Reasons:

@@ -17,10 +17,10 @@ from knnmt.mixing.heads import (
     CAUTIOUS,
     HEADS,
     NEVER,
+    GateLimits,
     Head,
     Judgement,
     LearnedHead,
-    Limits,
     RobustHead,
     gate_features,
     normalised,
@@ -222,13 +222,13 @@ class Trainer:
             optimizer.step()
 
     @torch.no_grad()
-    def limits(self, head: LearnedHead) -> Limits:
+    def limits(self, head: LearnedHead) -> GateLimits:
         """When to search: a sentence is known to the memory that promises more than general sentences do."""
         if self.foreign is None or not len(self.foreign.sentences):
             return CAUTIOUS
         promise = head.promise(one_of_each(self.foreign.evidence.signals, self.foreign.sentences))
         usual = MORE_THAN_GENERAL * float(torch.quantile(promise, OF_GENERAL))
-        return Limits(min(usual, KNOWN_AT_LEAST), IN_KNOWN, NEVER)
+        return GateLimits(min(usual, KNOWN_AT_LEAST), IN_KNOWN, NEVER)
 
 
 def one_of_each(rows: torch.Tensor, sentences: torch.Tensor) -> torch.Tensor:

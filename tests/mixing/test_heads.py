@@ -14,7 +14,7 @@ from knnmt.engine.projection import AllLogits
 from knnmt.mixing.coverage import Coverage
 from knnmt.mixing.evidence import NEIGHBOURS, RANKED, Evidence
 from knnmt.mixing.head_mixer import HeadMixer, digest, head_bytes, read_head
-from knnmt.mixing.heads import CAUTIOUS, EVIDENCE, FEATURES, HEADS, NEVER, LearnedHead, Limits, RobustHead, features
+from knnmt.mixing.heads import CAUTIOUS, EVIDENCE, FEATURES, HEADS, NEVER, GateLimits, LearnedHead, RobustHead, features
 from knnmt.mixing.mixture import mix
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.mixing.reasons import IN_WORDS, because
@@ -187,7 +187,7 @@ def test_a_sentence_is_known_that_promises_more_than_general_text() -> None:
     general = Foreign(replace(evidence, signals=signals * 0.2), torch.arange(ROWS))
     head = builtin_head()
     assert isinstance(head, LearnedHead)
-    assert Limits(*head.limits.tolist()) == pytest.approx(CAUTIOUS)  # it was not fitted to any one memory
+    assert GateLimits(*head.limits.tolist()) == pytest.approx(CAUTIOUS)  # it was not fitted to any one memory
     found = Trainer(head, seen, general).limits(head)
     promise = head.promise(general.evidence.signals)
     assert found.known == pytest.approx(min(0.1, 1.5 * float(torch.quantile(promise, 0.95))))
@@ -214,7 +214,7 @@ def test_a_head_of_before_has_the_usual_limits(tmp_path: Path) -> None:
     notes = {"format": "1", "kind": "learned", "about": {}}
     (tmp_path / "head").write_bytes(save(before, {"knnmt": json.dumps(notes)}))
     head = read_head(tmp_path / "head")[0]
-    assert Limits(*head.state_dict()["limits"].tolist()) == pytest.approx(CAUTIOUS)
+    assert GateLimits(*head.state_dict()["limits"].tolist()) == pytest.approx(CAUTIOUS)
     (tmp_path / "head").write_bytes(save(before | {"more": torch.zeros(1)}, {"knnmt": json.dumps(notes)}))
     with pytest.raises(StoreError, match="damaged"):
         read_head(tmp_path / "head")
