@@ -74,9 +74,8 @@ class GateLimits(NamedTuple):
 
 
 NEVER = 2.0  # no two distributions are as far apart
-CAUTIOUS = GateLimits(
-    known=0.04, in_known=0.0, in_others=0.15
-)  # of a head that was not fitted to the memory in question
+# Of a head that was not fitted to the memory in question.
+CAUTIOUS = GateLimits(known=0.04, in_known=0.0, in_others=0.15)
 
 
 def features(evidence: Evidence) -> torch.Tensor:

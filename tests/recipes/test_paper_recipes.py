@@ -230,7 +230,7 @@ def test_the_base_model_is_decoded_once_for_all_memories(recipe: SimpleNamespace
     commands = [recipe.steps.read_json(file)["command"] for file in (results / "steps").glob("evaluate-*.json")]
     files = [Path(command[command.index("--against") + 1]) for command in commands]
     # koran, law, newstest2017, flores-dev, and many in two directions
-    assert (len(files), len(set(files))) == (22, 6)
+    assert (len(files), len(set(files))) == (25, 6)
     assert all(len(file.read_text(encoding="utf-8").splitlines()) == 2 for file in files)
     koran = recipe.steps.read_json(results / "results" / "domains.json")["rows"]
     assert len({(row["base"], row["base_chrf"], row["base_speed"]) for row in koran}) == 1
