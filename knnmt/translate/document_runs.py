@@ -118,7 +118,7 @@ class DocumentTranslator:
             finished.add(target, report)
         journal.remove()
         self.report.include(report)
-        return f"{report.units:,} units, {report.exact:,} from the memory, {len(report.doubtful):,} to look at"
+        return summary_of(report)
 
     def fill(self, document: Document, journal: Journal, advance: Advance) -> None:
         """Translate what the journal does not have yet."""
@@ -163,3 +163,8 @@ def write(document: Document, journal: Journal, file: BinaryIO, *, packed: bool)
         return
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as inner:
         document.write(journal.results(), cast(BinaryIO, inner))
+
+
+def summary_of(report: Report) -> str:
+    units = f"{report.units:,} unit{'' if report.units == 1 else 's'}"
+    return f"{units}, {report.exact:,} from the memory, {len(report.doubtful):,} to look at"

@@ -29,6 +29,12 @@ def test_a_document_with_a_store(run: Run, store: Store, tmp_path: Path) -> None
     assert 0 <= totals["memory_share"] <= 1
 
 
+def test_one_unit_is_one_unit(run: Run, store: Store, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(f"{store.segment(0).source}\n", encoding="utf-8")
+    result = run("translate", tmp_path / "in.txt", "-o", tmp_path / "out.txt", "--store", store.path)
+    assert f"{tmp_path / 'out.txt'}: 1 unit, 1 from the memory, 0 to look at" in result.err
+
+
 def test_several_documents_into_a_folder(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1\n")
     (tmp_path / "b.po").write_text(PO)
