@@ -162,7 +162,7 @@ async def add(request: Request, name: str, asked: NewSegments) -> AddedSegments:
     filters = caller.access.filters
     pairs = [Correction(one.source, one.target, one.metadata, filters) for one in asked.segments]
     for pair in pairs:
-        await asyncio.to_thread(pair.check, writer.model)
+        await asyncio.to_thread(pair.check, writer.engine.model)
     ids, version = await caller.service.changed(writer.submit(adding(pairs, replace=asked.replace)))
     return AddedSegments(ids=ids, version=version)
 
@@ -221,7 +221,7 @@ async def import_file(request: Request, name: str) -> Imported:
     replacing = str(caller.fields.get("replace", "")).lower() in ("1", "true", "on")
     with working_folder() as folder:
         file = await received(upload, folder, caller.service.limits.upload_bytes)
-        model = writer.model
+        model = writer.engine.model
         corpus = await asyncio.to_thread(lambda: Corpus(file, languages=(model.source_lang, model.target_lang)))
         task = importing(writer.path, model, corpus, replacing)
         added: Added = await caller.service.changed(writer.submit_task(task))

@@ -20,6 +20,7 @@ from knnmt.serve.calls import Server
 from knnmt.serve.settings import LOOPBACK, ServerSettings
 from knnmt.service.access import Access, Gate, KeyFile
 from knnmt.service.jobs import Jobs
+from knnmt.service.model_thread import in_passing_thread
 from knnmt.service.service import Service
 from knnmt.service.shelf import Shelf
 
@@ -97,10 +98,14 @@ class Running:
                 loading.cancel()
             await asyncio.to_thread(self.server.stop)
 
+    def loaded(self) -> Service:
+        service = Service(in_passing_thread(self.load), self.settings.limits)
+        service.warm_up()
+        return service
+
     async def get_ready(self) -> None:
         try:
-            service = Service(await asyncio.to_thread(self.load), self.settings.limits)
-            await asyncio.to_thread(service.warm_up)
+            service = await asyncio.to_thread(self.loaded)
             self.server.serve_with(service, jobs_of(service, state_folder(self.settings, self.port)))
         except Exception as error:
             self.failure = error

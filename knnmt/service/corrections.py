@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from knnmt.layout.hashes import hash_of
 from knnmt.layout.parts import now
 from knnmt.models.translation_model import TranslationModel
 from knnmt.service.failures import BadRequest, NotFound
+from knnmt.service.model_thread import in_passing_thread
 from knnmt.service.scopes import completed, meets
 from knnmt.service.shelf import Engine, Shelved
 from knnmt.service.views import Shown
@@ -73,7 +75,7 @@ class Writer:
     """The one thread of this server that changes a store."""
 
     def __init__(self, engine: Engine, shelved: Shelved) -> None:
-        self.model, self.turn = engine.model, engine.turns.turn
+        self.engine = engine
         self.path, self.name = shelved.store.path, shelved.name
         self._queue: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
         self._left: list[Change] = []  # taken from the queue, but not with the others
@@ -119,9 +121,9 @@ class Writer:
     def _change(self, waiting: list[Change]) -> list[Change]:
         """Make one version of as many as go together; returns those that are left."""
         try:
-            with self.turn(), opened(lambda: changing(self.path)) as store:
+            with opened(lambda: changing(self.path)) as store:
                 chosen, plans, left = self._plan(store, waiting)
-                version = self._commit(store, plans)
+                version = self.engine.thread.run(partial(self._commit, store, plans))
         except Exception as error:
             return self._failed(waiting, error)
         for change, plan in zip(chosen, plans, strict=True):
@@ -157,7 +159,7 @@ class Writer:
         new = [segment for plan in plans for segment in plan.new]
         old = {number for plan in plans for number in plan.old}
         change = "; ".join(map(history_line, plans[:CHANGES_TOLD])) + (" …" if len(plans) > CHANGES_TOLD else "")
-        return replace_segments(store, self.model, new=new, old=old, change=change).manifest.version
+        return replace_segments(store, self.engine.model, new=new, old=old, change=change).manifest.version
 
 
 def history_line(plan: Plan) -> str:
@@ -180,7 +182,7 @@ def attempt(change: Change, store: Store) -> Plan | None:
 def perform(change: Change) -> None:
     assert change.task is not None
     try:
-        change.done.set_result(change.task())
+        change.done.set_result(in_passing_thread(change.task))
     except Exception as error:
         change.done.set_exception(error)
 

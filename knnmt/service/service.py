@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from knnmt.documents.content import DocumentUnit, UnitResult, plain_text
@@ -50,16 +51,19 @@ class Service:
         """Run every model once, and load what tells languages apart: the first request does not wait for a start."""
         identifier()
         for engine in self.shelf.engines.values():
-            view = self.shelf.view(self.scope(EVERYTHING, engine))
-            with engine.turns.turn():
-                view.translator.translate(["."])
-                rehearse(engine.model)
+            engine.thread.run(partial(self._rehearse, engine))
+
+    def _rehearse(self, engine: Engine) -> None:
+        self.shelf.view(self.scope(EVERYTHING, engine)).translator.translate(["."])
+        rehearse(engine.model)
 
     def stop(self) -> None:
         for scheduler in self.schedulers.values():
             scheduler.stop()
         for writer in self.writers.values():
             writer.stop()
+        for engine in self.shelf.engines.values():
+            engine.thread.stop()
 
     # Languages
 
@@ -183,13 +187,15 @@ class Service:
         return [work.done.result() for work in works]
 
     def _decode(self, task: Hashable, works: Sequence[Work]) -> Sequence[Any]:
-        """In the decoding thread: the texts of one batch, all with one version of each store."""
+        """The texts of one batch, all with one version of each store."""
         assert isinstance(task, Task)
-        with self.shelf.engines[task.scope.engine].turns.turn():
-            view = self.shelf.view(task.scope)
-            if task.of_document:
-                return view.units[True].translate([work.unit for work in works])
-            return answered(view, task, [work.text for work in works])
+        return self.shelf.engines[task.scope.engine].thread.run(partial(self._decoded, task, works))
+
+    def _decoded(self, task: Task, works: Sequence[Work]) -> Sequence[Any]:
+        view = self.shelf.view(task.scope)
+        if task.of_document:
+            return view.units[True].translate([work.unit for work in works])
+        return answered(view, task, [work.text for work in works])
 
     # Changing memories
 

@@ -16,8 +16,8 @@ from knnmt.models.translation_model import TranslationModel, load_model
 from knnmt.retrieval.local_retriever import LocalRetriever, SearchedBy
 from knnmt.retrieval.memories import Memory, open_memory
 from knnmt.service.languages import UNKNOWN, short_code
+from knnmt.service.model_thread import ModelThread
 from knnmt.service.scopes import Scope
-from knnmt.service.turns import Turns
 from knnmt.service.views import View, open_view
 from knnmt.store.datastore import Store
 from knnmt.translate.translator import model_of_store
@@ -52,7 +52,7 @@ class Engine:
     name: str
     model: TranslationModel
     stores: dict[str, Shelved] = field(default_factory=dict)
-    turns: Turns = field(default_factory=Turns)
+    thread: ModelThread = field(default_factory=ModelThread)
 
     @property
     def source_code(self) -> str:
