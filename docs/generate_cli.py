@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the command line itself; `python docs/generate_cli.py --check` fails where it has drifted."""
+"""Write docs/cli.md from the command line itself; `python docs/generate_cli.py --check` fails if it is out of date."""
 
 import sys
 from collections.abc import Iterator
@@ -12,11 +12,18 @@ from knnmt.cli.main import app
 PAGE = Path(__file__).with_name("cli.md")
 HEAD = """# The command line
 
-Made by `make docs` from the program itself; a test holds it.
+This page lists all commands and options. `make docs` generates it from the program.
 
-Exit code 0: done. 2: a wrong call or bad input, one line on stderr that names the file or flag. 1: a fault of knnmt.
-Progress and messages go to stderr, results to stdout. Files ending in `.gz` are read everywhere.
-`MODEL` is a Hugging Face name, a folder, or `builtin:de-en`, the embedded model.
+| exit code | meaning |
+| --- | --- |
+| 0 | success |
+| 1 | an error in knnmt itself |
+| 2 | a wrong call or bad input; one line on stderr names the file or flag |
+| 130 | interrupted (Ctrl-C) |
+
+- Results go to stdout. Progress and messages go to stderr.
+- All commands read files that end in `.gz`.
+- `MODEL` is a name on the Hugging Face Hub, a folder, or `builtin:de-en`, the embedded model.
 """
 
 
@@ -54,5 +61,5 @@ def row(option: Any) -> str:
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        sys.exit(PAGE.read_text(encoding="utf-8") != page() and "docs/cli.md has drifted: run `make docs`")
+        sys.exit(PAGE.read_text(encoding="utf-8") != page() and "docs/cli.md is out of date: run `make docs`")
     PAGE.write_text(page(), encoding="utf-8")

@@ -17,24 +17,24 @@ class KnnmtError(Exception):
 
 
 class ClusterError(KnnmtError):
-    """A Ray cluster, or a part of one, that does not answer."""
+    """A Ray cluster, or one of its machines, does not answer."""
 
 
 class CorpusError(KnnmtError):
-    """Parallel text that cannot be read."""
+    """Parallel text cannot be read or written."""
 
 
 class DocumentError(KnnmtError):
-    """A document that cannot be read or written."""
+    """A document cannot be read or written."""
 
 
 class ModelError(KnnmtError):
-    """A model that cannot be loaded or used."""
+    """A model cannot be loaded or used."""
 
 
 class StoreError(KnnmtError):
-    """A datastore that is missing, broken, or of another model."""
+    """A datastore is missing or damaged, or belongs to another model."""
 
 
 class SettingsError(KnnmtError):
-    """A value outside its range."""
+    """A setting or option has a value that is not allowed."""

@@ -22,7 +22,7 @@ STOPPED = 130  # as shells count an interrupt
 
 app = typer.Typer(
     name="knnmt",
-    help="Nearest-neighbour machine translation: your translation memory makes any model better, without training.",
+    help="Nearest-neighbour machine translation: adapt a model to your translation memory, without training.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -100,10 +100,10 @@ def options(
 @app.command()
 def demo(
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Keep the datastore and the texts in this new folder.")
+        Path | None, typer.Option("--keep", help="Keep the datastore, memory and test set in this new folder.")
     ] = None,
 ) -> None:
-    """Build, translate, score and explain on the embedded model and a small translation memory."""
+    """Build, translate, score and explain with the embedded model and a small translation memory."""
     from knnmt.cli.demo import run_demo
 
     run_demo(output, keep=keep)

@@ -38,7 +38,7 @@ measuring_commands = typer.Typer()
 @measuring_commands.command()
 @with_settings
 def evaluate(
-    source: Annotated[Path, typer.Option("--source", help="Source lines.")],
+    source: Annotated[Path, typer.Option("--source", help="Text file of source lines.")],
     target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
     store: StoresOption = None,
     model: ModelOption = None,
@@ -47,7 +47,7 @@ def evaluate(
     limit: Limit = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", help="Earlier translations of --source, to compare with instead of the base model."),
+        typer.Option("--against", help="Earlier translations of --source to compare with, instead of the base model."),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option("--save", help="Write the translations to base.txt and knn.txt in this folder.")
@@ -58,7 +58,7 @@ def evaluate(
         str | None,
         typer.Option(
             "--mixing",
-            help="How to mix: learned, fixed, paper, adaptive or robust; several with commas, to compare them. "
+            help="Mixing method: learned, fixed, paper, adaptive or robust; or several with commas, to compare them. "
             "[default: as the store was fitted]",
         ),
     ] = None,
@@ -67,7 +67,7 @@ def evaluate(
     settings: Annotated[TranslateSettings, Without(("mixing",))],
     as_json: AsJson = False,
 ) -> None:
-    """Score the base model and the datastore on the same text: BLEU, chrF, significance, speed."""
+    """Score translations with and without the datastore: BLEU, chrF, significance, speed."""
     from knnmt.cli.measuring_view import show_evaluation
     from knnmt.measure.comparison import compare, kinds_of
     from knnmt.measure.evaluation import evaluate as evaluate_translator
@@ -108,24 +108,24 @@ def evaluate(
 @with_settings
 def tune(
     store: StoreArgument,
-    source: Annotated[Path, typer.Option("--source", help="Source lines that are not in the store.")],
-    target: Annotated[Path, typer.Option("--target", help="Their translations.")],
+    source: Annotated[Path, typer.Option("--source", help="Text file of source lines that are not in the store.")],
+    target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
     model: ModelOption = None,
     source_lang: SourceLang = None,
     limit: Limit = None,
     foreign: Annotated[
         Path | None,
-        typer.Option("--foreign", help="Source lines that the memory is not about: how much do they change?"),
+        typer.Option("--foreign", help="Source lines from another domain, to report how much the memory changes them."),
     ] = None,
     foreign_target: Annotated[
-        Path | None, typer.Option("--foreign-target", help="Translations of --foreign, to score it too.")
+        Path | None, typer.Option("--foreign-target", help="Reference translations of --foreign, to report BLEU.")
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Plot the result to a .png or .svg file.")] = None,
     *,
     settings: Annotated[TranslateSettings, Only(("beam", "nprobe"))],
     as_json: AsJson = False,
 ) -> None:
-    """Refit the head with text that has known translations, compare it with fixed values, and keep the better."""
+    """Fit the mixing to text with reference translations: compare the head with fixed values, keep the better."""
     from knnmt.cli.measuring_view import show_tuning
     from knnmt.measure.evaluation import read_test_set
     from knnmt.measure.surface import check_drawable, draw_tuning
@@ -171,15 +171,19 @@ def foreign_text(source: Path | None, target: Path | None) -> "ForeignText | Non
 @with_settings
 def sweep(
     store: StoreArgument,
-    source: Annotated[Path, typer.Option("--source", help="Source lines that are not in the store.")],
+    source: Annotated[Path, typer.Option("--source", help="Text file of source lines that are not in the store.")],
     target: Annotated[Path, typer.Option("--target", help="Reference translations.")],
-    csv: Annotated[Path, typer.Option("--output", help="A CSV file. Rows that it already has are not run again.")],
-    k: Annotated[str | None, typer.Option("--k", help="Neighbours per step, such as 1,4,16,64.")] = None,
+    csv: Annotated[
+        Path, typer.Option("--output", help="CSV file to write. Settings that it already contains are not run again.")
+    ],
+    k: Annotated[str | None, typer.Option("--k", help="Numbers of neighbours per step, such as 1,4,16,64.")] = None,
     temperature: Annotated[
-        str | None, typer.Option("--temperature", help="Temperatures, such as 10,100; one line each in the plot.")
+        str | None, typer.Option("--temperature", help="Temperatures, such as 10,100; each is one line in the plot.")
     ] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Fractions of the datastore, such as 0.1,0.3,1.")] = None,
-    nprobe: Annotated[str | None, typer.Option("--nprobe", help="Clusters searched, such as 1,8,32.")] = None,
+    nprobe: Annotated[
+        str | None, typer.Option("--nprobe", help="Numbers of clusters searched, such as 1,8,32.")
+    ] = None,
     beam: Annotated[str | None, typer.Option("--beam", help="Beam sizes, such as 1,5.")] = None,
     model: ModelOption = None,
     limit: Limit = None,
@@ -187,7 +191,7 @@ def sweep(
     *,
     settings: Annotated[TranslateSettings, Only(("weight",))],
 ) -> None:
-    """Measure BLEU and speed over k and temperature, datastore size, clusters searched and beams."""
+    """Measure BLEU and speed for several values of k, temperature, datastore size, clusters searched and beam size."""
     from knnmt.cli.measuring_view import show_sweep
     from knnmt.measure.curves import draw_sweep
     from knnmt.measure.evaluation import read_test_set

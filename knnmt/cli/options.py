@@ -23,7 +23,7 @@ output = Console(highlight=False, markup=False, emoji=False)
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="The datastore's folder.")]
 StoresOption = Annotated[
     list[str] | None,
-    typer.Option("--store", help="A datastore, or NAME=FOLDER:WEIGHT; may be repeated."),
+    typer.Option("--store", help="Datastore, as [NAME=]FOLDER[:WEIGHT]; may be repeated."),
 ]
 WhereOption = Annotated[
     list[str] | None,
@@ -33,31 +33,45 @@ CorpusOption = Annotated[
     list[Path] | None,
     typer.Option("--corpus", help="A .tmx, .xlf, .po, .tsv, .csv or .jsonl file (or .gz); may be repeated."),
 ]
-SourceOption = Annotated[list[Path] | None, typer.Option("--source", help="Source lines; may be repeated.")]
-TargetOption = Annotated[list[Path] | None, typer.Option("--target", help="Target lines, aligned with --source.")]
+SourceOption = Annotated[
+    list[Path] | None, typer.Option("--source", help="Text file of source lines; may be repeated.")
+]
+TargetOption = Annotated[
+    list[Path] | None, typer.Option("--target", help="Text file of target lines, aligned with --source.")
+]
 ColumnsOption = Annotated[
-    str | None, typer.Option("--columns", help="SOURCE,TARGET: the names of a table's two columns.")
+    str | None, typer.Option("--columns", help="Names of the two columns of a table, as SOURCE,TARGET.")
 ]
 UnfinishedOption = Annotated[
-    bool, typer.Option("--unfinished", help="Also use pairs that an XLIFF or PO file marks as unfinished.")
+    bool, typer.Option("--unfinished", help="Also use pairs that are marked as unfinished in an XLIFF or PO file.")
 ]
-NameOption = Annotated[str | None, typer.Option("--name", help="Name of the corpus. [default: the name of its file]")]
-IndexOption = Annotated[str | None, typer.Option("--index", help="A FAISS factory string. [default: by size]")]
+NameOption = Annotated[str | None, typer.Option("--name", help="Name of the corpus. [default: its file name]")]
+IndexOption = Annotated[
+    str | None, typer.Option("--index", help="FAISS factory string of the index. [default: chosen by size]")
+]
 MemoryOption = Annotated[
     str | None,
-    typer.Option("--memory", help="Memory that indexing may use, such as 8G. [default: half of the machine's]"),
+    typer.Option("--memory", help="Maximum memory for indexing, such as 8G. [default: half of the machine's memory]"),
 ]
 CapOption = Annotated[
     int | None, typer.Option("--cap", help="Keep at most N entries per target token, spread evenly over the text.")
 ]
 MixingOption = Annotated[
-    str, typer.Option("--mixing", help="What to fit: learned, fixed, adaptive or robust; or paper, which fits nothing.")
+    str,
+    typer.Option(
+        "--mixing", help="Mixing method to fit: learned, fixed, adaptive, robust, or paper (which fits nothing)."
+    ),
 ]
 GeneralOption = Annotated[
     Path | None,
-    typer.Option("--general", help="General text in the source language, to stay as the model says. [default: ours]"),
+    typer.Option(
+        "--general",
+        help="General text in the source language, to be translated as without memory. [default: built in]",
+    ),
 ]
-BatchTokens = Annotated[int, typer.Option("--batch-tokens", help="Padded tokens per forward pass.")]
+BatchTokens = Annotated[
+    int, typer.Option("--batch-tokens", help="Maximum number of tokens per forward pass, padding included.")
+]
 ModelOption = Annotated[
     str | None,
     typer.Option("--model", help="Hugging Face name, folder, or builtin:de-en. [default: the store's model]"),
@@ -69,11 +83,11 @@ RayOption = Annotated[
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Use a Ray cluster: HOST:PORT, or local to start one here. [without a value: the one here, else local]",
+        help="Use the Ray cluster at HOST:PORT; local starts one. [without a value: a running local one, else local]",
     ),
 ]
 ShardsOption = Annotated[
-    int | None, typer.Option("--shards", help="With --ray: actors that the entries are spread over. [default: 2]")
+    int | None, typer.Option("--shards", help="With --ray: number of Ray actors that share the search. [default: 2]")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first N pairs.")]

@@ -20,10 +20,10 @@ from knnmt.cli.options import (
 from knnmt.errors import SettingsError
 
 serving_commands = typer.Typer()
-keys_commands = typer.Typer(help="API keys of a server.", no_args_is_help=True)
+keys_commands = typer.Typer(help="Manage the API keys of a server.", no_args_is_help=True)
 serving_commands.add_typer(keys_commands, name="keys")
 
-KeysFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file of keys.")]
+KeysFile = Annotated[Path, typer.Argument(metavar="FILE", help="File that contains the keys.")]
 
 
 @serving_commands.command()
@@ -37,32 +37,42 @@ def serve(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = 5000,
     api_keys: Annotated[
-        Path | None, typer.Option("--api-keys", help="File of keys, which every caller then needs; see knnmt keys.")
+        Path | None,
+        typer.Option("--api-keys", help="File of API keys (see `knnmt keys`). Every caller then needs one."),
     ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="Let other machines translate without keys; without it, only this one.")
-    ] = False,
+    public: Annotated[bool, typer.Option("--public", help="Let other machines translate without an API key.")] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", help="A name that a server without keys may be called by.")
+        list[str] | None,
+        typer.Option(
+            "--allow-host", help="Host name under which a server without API keys may be called; may be repeated."
+        ),
     ] = None,
     cors: Annotated[
         list[str] | None,
-        typer.Option("--cors", help="An origin whose web pages may call, such as https://cms.example."),
+        typer.Option(
+            "--cors", help="Origin of web pages that may call the server, such as https://cms.example; may be repeated."
+        ),
     ] = None,
     state: Annotated[
-        Path | None, typer.Option("--state", help="Folder for documents at work. [default: ~/.local/state/knnmt/PORT]")
+        Path | None, typer.Option("--state", help="Folder for document jobs. [default: ~/.local/state/knnmt/PORT]")
     ] = None,
-    limit_characters: Annotated[int, typer.Option("--limit-characters", help="Of all texts of a request.")] = 50_000,
-    limit_texts: Annotated[int, typer.Option("--limit-texts", help="Texts of a request.")] = 1_000,
-    limit_upload: Annotated[int, typer.Option("--limit-upload", help="Megabytes of an uploaded file.")] = 64,
-    deadline: Annotated[float, typer.Option("--deadline", help="Seconds that a request may wait.")] = 60.0,
+    limit_characters: Annotated[
+        int, typer.Option("--limit-characters", help="Maximum number of characters per request.")
+    ] = 50_000,
+    limit_texts: Annotated[int, typer.Option("--limit-texts", help="Maximum number of texts per request.")] = 1_000,
+    limit_upload: Annotated[int, typer.Option("--limit-upload", help="Maximum size of an uploaded file, in MB.")] = 64,
+    deadline: Annotated[
+        float, typer.Option("--deadline", help="Maximum time that a request may wait, in seconds.")
+    ] = 60.0,
     echo: Annotated[
         list[str] | None,
-        typer.Option("--echo", help="Answer a pair, such as en-de, with the text itself; Weblate tests with it."),
+        typer.Option(
+            "--echo", help="Language pair, such as en-de, to answer with the source text; needed by Weblate's test."
+        ),
     ] = None,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write texts and translations to the log.")] = False,
 ) -> None:
-    """Translate over HTTP, as LibreTranslate does and more, with a page at /."""
+    """Start an HTTP server with LibreTranslate's API, an API of its own, and a web page at /."""
     try:
         from knnmt.serve.running import Running
         from knnmt.serve.settings import ServerSettings
@@ -112,15 +122,23 @@ def announce(settings: Any, address: str) -> None:
 @keys_commands.command("add")
 def add(
     file: KeysFile,
-    name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
-    role: Annotated[str, typer.Option("--role", help="translate, correct or admin.")] = "translate",
-    rate: Annotated[int | None, typer.Option("--rate", help="Requests a minute. [default: no limit]")] = None,
-    store: Annotated[list[str] | None, typer.Option("--store", help="A store it may see. [default: all]")] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the key's owner.")],
+    role: Annotated[str, typer.Option("--role", help="Role: translate, correct or admin.")] = "translate",
+    rate: Annotated[
+        int | None, typer.Option("--rate", help="Maximum number of requests per minute. [default: no limit]")
+    ] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option("--store", help="Name of a store that the key may use; may be repeated. [default: all]"),
+    ] = None,
     where: Annotated[
-        list[str] | None, typer.Option("--where", help="Only pairs that meet this, such as client=acme; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--where", help="Use only segments that match this condition, such as client=acme; may be repeated."
+        ),
     ] = None,
 ) -> None:
-    """Make a key and print it; the file keeps only its hash."""
+    """Make an API key and print it. The file stores only a hash of it."""
     from knnmt.service.access import Access, add_api_key
 
     stores = None if store is None else tuple(store)
@@ -129,7 +147,7 @@ def add(
 
 @keys_commands.command("list")
 def list_keys(file: KeysFile) -> None:
-    """Show the names of the keys and what they may do."""
+    """List the keys with their names, roles and limits."""
     from knnmt.service.access import read_api_keys
 
     for record in read_api_keys(file):
@@ -140,8 +158,8 @@ def list_keys(file: KeysFile) -> None:
 
 
 @keys_commands.command("remove")
-def remove(file: KeysFile, name: Annotated[str, typer.Option("--name", help="Whose key it is.")]) -> None:
-    """Remove a key. A running server stops accepting it."""
+def remove(file: KeysFile, name: Annotated[str, typer.Option("--name", help="Name of the key's owner.")]) -> None:
+    """Remove an API key. A running server stops accepting it."""
     from knnmt.service.access import remove_api_key
 
     remove_api_key(file, name)

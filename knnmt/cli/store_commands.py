@@ -66,16 +66,17 @@ def build(
     memory: MemoryOption = None,
     limit: Limit = None,
     cap: CapOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a build that was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted build.")] = False,
     batch_tokens: BatchTokens = 4096,
     ray: RayOption = None,
     mixing: MixingOption = "learned",
     general: GeneralOption = None,
     source_prefix: Annotated[
-        str | None, typer.Option("--source-prefix", help="Text to put before every source, as T5 needs.")
+        str | None, typer.Option("--source-prefix", help="Text to add before every source, as T5 needs.")
     ] = None,
     key_site: Annotated[
-        str | None, typer.Option("--key-site", help="The module whose input is the key, for an unknown architecture.")
+        str | None,
+        typer.Option("--key-site", help="For an unknown architecture: path of the module whose input is the key."),
     ] = None,
 ) -> None:
     """Build a datastore from parallel text."""
@@ -122,7 +123,7 @@ def fit(
     general: GeneralOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Fit how a datastore's neighbours are mixed with the model, on the memory alone; `build` does it by itself."""
+    """Fit how a datastore mixes neighbours and model, on the memory alone. `build` also does this."""
     from knnmt.measure.fitting import fit_mixing
     from knnmt.store.datastore import Store
     from knnmt.translate.translator import model_of_store
@@ -185,7 +186,7 @@ def add(
     limit: Limit = None,
     batch_tokens: BatchTokens = 4096,
 ) -> None:
-    """Add sentence pairs to a datastore. Pairs that it already has are skipped."""
+    """Add sentence pairs to a datastore. Pairs that it already contains are skipped."""
     from knnmt.store.adding import AddSettings, add_to_store
     from knnmt.store.datastore import Store
     from knnmt.translate.translator import model_of_store
@@ -220,17 +221,18 @@ def report(path: Path, added: "Added") -> None:
 def remove(
     store: StoreArgument,
     segment: Annotated[
-        list[int] | None, typer.Option("--segment", help="A segment number, as shown by `explain`.")
+        list[int] | None, typer.Option("--segment", help="Remove the segment with this number, as `explain` shows it.")
     ] = None,
-    corpus: Annotated[list[str] | None, typer.Option("--corpus", help="Every segment of this corpus.")] = None,
+    corpus: Annotated[list[str] | None, typer.Option("--corpus", help="Remove all segments of this corpus.")] = None,
     source_text: Annotated[
-        list[str] | None, typer.Option("--source-text", help="Every segment with exactly this source sentence.")
+        list[str] | None, typer.Option("--source-text", help="Remove all segments with exactly this source sentence.")
     ] = None,
     where: Annotated[
-        list[str] | None, typer.Option("--where", help="Every segment that matches this condition, such as client=X.")
+        list[str] | None,
+        typer.Option("--where", help="Remove all segments that match this condition, such as client=X."),
     ] = None,
 ) -> None:
-    """Remove sentence pairs from all later translations. `compact` deletes them from disk."""
+    """Remove sentence pairs from a datastore. `compact` also deletes them from disk."""
     from knnmt.store.removing import remove_from_store
 
     _, gone = remove_from_store(
@@ -259,13 +261,19 @@ def compact(
     cap: CapOption = None,
     memory: MemoryOption = None,
     drop_keys: Annotated[
-        bool, typer.Option("--drop-keys", help="Keep only the index's codes: smaller, but distances are less exact.")
+        bool,
+        typer.Option(
+            "--drop-keys", help="Keep only the codes of the index. The store is smaller, but distances are less exact."
+        ),
     ] = False,
     tiers: Annotated[
-        bool, typer.Option("--tiers", help="Only join small parts and indexes; versions stay, others may go on.")
+        bool,
+        typer.Option(
+            "--tiers", help="Only join small parts and indexes. Versions are kept; others may use the store meanwhile."
+        ),
     ] = False,
 ) -> None:
-    """Rewrite a datastore: delete removed pairs and earlier versions from disk, and train one index."""
+    """Rewrite a datastore: delete removed pairs and earlier versions from disk, and train one new index."""
     from knnmt.store.compacting import compact_store
     from knnmt.store.datastore import Store
 
@@ -296,7 +304,7 @@ def join_tiers(path: Path) -> None:
 @store_commands.command()
 def export(
     store: StoreArgument,
-    output_file: Annotated[Path, typer.Option("--output", help="A .tmx, .tsv, .csv or .jsonl file (or .gz) to write.")],
+    output_file: Annotated[Path, typer.Option("--output", help="File to write: .tmx, .tsv, .csv or .jsonl (or .gz).")],
     where: WhereOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
@@ -317,7 +325,7 @@ def export(
 
 @store_commands.command()
 def versions(store: StoreArgument, as_json: AsJson = False) -> None:
-    """List the changes of a datastore and the versions that can be restored."""
+    """List the changes of a datastore. `rollback` can restore these versions."""
     from knnmt.store.datastore import Store
     from knnmt.store.versions import versions_of
 
@@ -337,7 +345,7 @@ def rollback(
     store: StoreArgument,
     version: Annotated[int, typer.Argument(help="A version that `knnmt versions` lists.")],
 ) -> None:
-    """Make an earlier version of a datastore the newest."""
+    """Restore an earlier version of a datastore, as its newest version."""
     from knnmt.store.versions import roll_back
 
     store_now = roll_back(store, version)
@@ -359,7 +367,7 @@ def info(store: StoreArgument, as_json: AsJson = False) -> None:
 
 @store_commands.command()
 def verify(store: StoreArgument) -> None:
-    """Check a datastore: checksums, counts, and whether index and parts agree."""
+    """Check the files of a datastore: checksums, counts, and whether the index fits the parts."""
     from knnmt.cli.store_view import count_of
     from knnmt.store.datastore import Store
     from knnmt.store.verification import problems_of

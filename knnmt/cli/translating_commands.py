@@ -40,10 +40,10 @@ translating_commands = typer.Typer()
 def translate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Documents; without any, standard input line by line."),
+        typer.Argument(metavar="[FILE]...", help="Documents to translate. [default: the lines of standard input]"),
     ] = None,
     output_place: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where documents are written: a file, or a folder.")
+        Path | None, typer.Option("-o", "--output", help="File or folder to write translated documents to.")
     ] = None,
     store: StoresOption = None,
     model: ModelOption = None,
@@ -55,11 +55,11 @@ def translate(
     settings: TranslateSettings,
     document: DocumentSettings,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write what is doubtful to this .html or .json file.")
+        Path | None, typer.Option("--report", help="Write a report of doubtful units to this .html or .json file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate documents to files, or standard input, line by line, to standard output."""
+    """Translate documents. Without documents, translate standard input line by line to standard output."""
     if files:
         jobs = checked_jobs(files, output_place, document, report, as_json)
     else:
@@ -130,13 +130,13 @@ def translate_lines(translator: "Translator", as_json: bool) -> None:
 @translating_commands.command()
 def lookup(
     store: StoreArgument,
-    text: Annotated[str, typer.Argument(help="A sentence, a phrase or a word, of either language.")],
+    text: Annotated[str, typer.Argument(help="A sentence, phrase or word in either language.")],
     where: WhereOption = None,
-    least: Annotated[float, typer.Option("--least", help="Percent: show nothing that is less alike.")] = 70.0,
-    limit: Annotated[int, typer.Option("--limit", help="Pairs shown at most.")] = 20,
+    least: Annotated[float, typer.Option("--least", help="Minimum similarity, in percent.")] = 70.0,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum number of pairs to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Find sentence pairs of a datastore by text: similar ones first, then those that contain it, on either side."""
+    """Search both sides of a datastore for a text: first similar sentences, then sentences that contain it."""
     from knnmt.cli.store_view import show_hits
     from knnmt.retrieval.lookup import Lookup
     from knnmt.store.datastore import Store
@@ -190,7 +190,7 @@ def explain(
     *,
     settings: TranslateSettings,
     neighbours: Annotated[
-        int, typer.Option("--neighbours", help="Sentences shown per word, or neighbours per token with --tokens.")
+        int, typer.Option("--neighbours", help="Sentences to show per word; with --tokens, neighbours per token.")
     ] = 2,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Show tokens and their neighbours instead of words.")
@@ -198,7 +198,7 @@ def explain(
     html: Annotated[Path | None, typer.Option("--html", help="Write an HTML page to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate a sentence and show which sentences of the memory each word came from."""
+    """Translate a sentence and show, for each word, which sentences of the memory it came from."""
     from knnmt.cli.explanation_page import write_page
     from knnmt.cli.explanation_view import show_explanation, show_tokens
 

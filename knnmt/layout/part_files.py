@@ -113,7 +113,7 @@ class PartFiles:
         OPEN.add(self)
 
     def hold(self) -> None:
-        """Open every file now: a later change may take it out of the folder, but not from a reader that has it open.
+        """Open all files now. A later change may delete them from the folder; open files stay readable.
 
         Of a store in thousands of parts, files are checked now and opened when they are needed.
         """

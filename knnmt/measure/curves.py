@@ -20,7 +20,7 @@ GREY = "0.45"
 
 
 def draw_sweep(sweep: Sweep, file: Path) -> None:
-    """Write a PNG or SVG file, by its ending."""
+    """Plot a sweep to a PNG or SVG file. The file ending selects the format."""
     from matplotlib.figure import Figure
 
     columns = panels(sweep)

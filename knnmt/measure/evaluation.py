@@ -132,7 +132,7 @@ def evaluate(
     against: Earlier | None = None,
     show_progress: bool = False,
 ) -> Evaluation:
-    """Score the base model (or earlier translations) and, with a store, retrieval."""
+    """Score the base model (or earlier translations) and, if the translator has a store, retrieval."""
     if against and not translator.retriever:
         raise SettingsError(f"--against {against.path}: only with --store; there is nothing else to compare it with")
     bleu, chrf = metrics(translator, references)

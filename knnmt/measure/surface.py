@@ -33,7 +33,7 @@ def check_drawable(file: Path) -> None:
 
 
 def draw_tuning(tuning: Tuning, file: Path) -> None:
-    """Write a PNG or SVG file, by its ending."""
+    """Plot the result of tuning to a PNG or SVG file. The file ending selects the format."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=INCHES, layout="constrained")

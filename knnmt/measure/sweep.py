@@ -30,7 +30,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """Values per setting: several are compared, one is fixed, none means the default."""
+    """The values of each setting: several values are compared, one value is fixed, none means the default."""
 
     k: tuple[int, ...] = ()
     temperature: tuple[float, ...] = ()
@@ -53,19 +53,19 @@ class Axes:
 
     @classmethod
     def parse(cls, **lists: str | None) -> "Axes":
-        """From what the command line was given: `k="1,4,16"`."""
+        """Axes from the text of command-line options, such as `k="1,4,16"`."""
         kinds: dict[str, Any] = {"temperature": float, "sizes": float}
         return cls(
             **{name: parse_numbers(f"--{name}", text, kinds.get(name, int)) for name, text in lists.items() if text}
         )
 
     def fixed(self, name: str) -> Any:
-        """The one value that was given; None where there are several or none."""
+        """The value, if exactly one was given; otherwise None."""
         values = getattr(self, name)
         return values[0] if len(values) == 1 else None
 
     def swept(self, name: str) -> tuple[Any, ...]:
-        """The values to compare; empty where there are not several."""
+        """The values to compare; empty unless there are several."""
         values = getattr(self, name)
         return values if len(values) > 1 else ()
 
@@ -179,7 +179,7 @@ def sweep(
     output: Path,
     show_progress: bool = False,
 ) -> Sweep:
-    """Run every point that `output` does not hold yet, and write each there as soon as it is known."""
+    """Run all settings that the file `output` does not contain yet, and write each result there at once."""
     table = Table(output)
     base = base_point(translator, axes)
     if not base.retrieves:

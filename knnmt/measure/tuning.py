@@ -82,7 +82,7 @@ def tune(
     foreign: ForeignText | None = None,
     show_progress: bool = False,
 ) -> Tuning:
-    """Find the best way to mix for the translator's store on this text. Nothing is written."""
+    """Find the best mixing for the translator's store on this text. Nothing is written; see `write_tuning`."""
     if translator.retriever is None:
         raise StoreError("--store is missing: there is nothing to tune without a datastore")
     began, began_work = time.perf_counter(), time.process_time()
@@ -224,7 +224,7 @@ def work_of(rounds: Iterable[tuple[int, int]], candidates: int, heads: int = 0) 
 
 
 def write_tuning(store: Store, tuning: Tuning) -> None:
-    """Write the choice to the manifest as a new version; a head that was chosen becomes the store's own."""
+    """Write the result of `tune` to the store as a new version. If a head was chosen, it becomes the store's own."""
     with changing(store.path) as now:
         fields: dict[str, Any] = {"tuned": tuning.to_json()}
         if tuning.chosen.is_learned and tuning.learned and tuning.learned.record:

@@ -136,7 +136,7 @@ def load_model(
     source_prefix: str | None = None,
     key_site: str | None = None,
 ) -> TranslationModel:
-    """Load a model by Hugging Face name, folder, or `builtin:de-en`."""
+    """Load a model: a name on the Hugging Face Hub, a folder, or `builtin:de-en`."""
     network, tokenizer = load_weights(name)
     return wrap_model(
         network,

@@ -43,7 +43,7 @@ SCRATCH = ".cluster"  # what many machines have made of a store that is being bu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSettings:
-    """How to build; the defaults suit a laptop."""
+    """How to build a datastore. The defaults are for a laptop."""
 
     index: str | None = None  # a FAISS factory string; None: chosen by size
     limit: int | None = None  # segments at most
@@ -107,7 +107,7 @@ def build_store(
     *,
     workers: Workers | None = None,
 ) -> Store:
-    """Make a datastore at `path` out of parallel text."""
+    """Build a datastore in the folder `path` from parallel text."""
     settings, workers = settings or BuildSettings(), workers or ThisProcess()
     path = Path(path)
     check_place(path, settings.resume)

@@ -61,9 +61,9 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path) -> "Store":
-        """Open a store and hold its files, so that it can be read whatever becomes of the folder.
+        """Open a store and its files, so that it stays readable even if the folder changes.
 
-        A file that is missing, or has another size or beginning than recorded, is an error here, not later.
+        Raises StoreError now, not later, if a file is missing or its size or first bytes differ from the manifest.
         """
         store = cls(Path(path), read_manifest(Path(path)))
         try:
@@ -75,7 +75,7 @@ class Store:
         return store
 
     def hold(self) -> None:
-        """Open every file now: a later change may take it out of the folder, but not from a reader that has it open."""
+        """Open all files now. A later change may delete them from the folder; open files stay readable."""
         self.part_files.hold()
         for index in self.manifest.indexes:
             for name, record in index.files().items():
@@ -91,7 +91,7 @@ class Store:
         return PartFiles(self.path / PARTS, self.manifest.parts, self.manifest.model.dimension)
 
     def files(self) -> dict[Path, FileRecord]:
-        """Every file that the manifest names."""
+        """All files that the manifest lists."""
         return files_of(self.path, self.manifest)
 
     def index_file(self, index: IndexRecord) -> Path:
@@ -99,7 +99,7 @@ class Store:
 
     @property
     def entries(self) -> int:
-        """All entry numbers, those of removed segments among them."""
+        """The number of entries, including those of removed segments."""
         return self.manifest.entries
 
     @property
@@ -116,7 +116,7 @@ class Store:
 
     @property
     def fingerprint(self) -> str:
-        """A name for exactly this content, for signatures."""
+        """A hash that identifies this content, for signatures."""
         sums = [record.sha256 for record in self.files().values()]
         return hashlib.sha256("".join(sums).encode()).hexdigest()[:12]
 
@@ -146,7 +146,7 @@ class Store:
 
     @property
     def values(self) -> NDArray[np.int32]:
-        """All tokens [entries], in memory; the files of the parts are not all open at once."""
+        """All tokens [entries], read into memory part by part."""
         found = np.empty(self.entries, COLUMNS["values"])
         for first, column in zip(self.first_entries, self.columns("values"), strict=True):
             found[first : first + len(column)] = column
@@ -157,27 +157,27 @@ class Store:
         return self.part_files.column(part, name)
 
     def columns(self, name: str) -> Iterator[Array]:
-        """One column of each part, memory-mapped; who keeps none keeps no file open."""
+        """One column of each part, memory-mapped. A file stays open only while its column is referenced."""
         return (self.column(name, part) for part in range(len(self.manifest.parts)))
 
     def gather(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """A column's rows for the given entries, [entries, …]; an entry that is repeated is read once."""
+        """The rows of a column for the given entries, [entries, …]. Repeated entries are read once."""
         distinct, places = np.unique(entries, return_inverse=True)
         found: Array = self.rows(name, distinct)[places]
         return found
 
     def rows(self, name: str, entries: NDArray[np.int64]) -> Array:
-        """The same; each entry is read as often as it is asked for."""
+        """Like `gather`, but repeated entries are read repeatedly."""
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
         return self.part_files.rows(name, parts, entries - self.first_entries[parts])
 
     def tokens(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tokens of some entries, of any shape."""
+        """The tokens of the given entries, in the same shape."""
         found: NDArray[np.int64] = self.rows("values", entries.reshape(-1)).astype(np.int64).reshape(entries.shape)
         return found
 
     def segment_numbers(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The segments that entries belong to."""
+        """The segments that the entries belong to."""
         parts = np.searchsorted(self.first_entries, entries, side="right") - 1
         rows = self.gather("segments", entries).astype(np.int64)
         beyond = rows >= np.array([part.segments for part in self.manifest.parts])[parts]
@@ -188,7 +188,7 @@ class Store:
         return numbers
 
     def entries_of(self, segments: NDArray[np.int64]) -> NDArray[np.int64]:
-        """All entries of the given segments, which are in ascending order."""
+        """All entries of the given segments, which must be in ascending order."""
         found = [np.empty(0, np.int64)]
         bounds = np.searchsorted(segments, [*self.first_segments, self.manifest.segments])
         for part, (low, high) in enumerate(pairwise(bounds)):
@@ -202,20 +202,20 @@ class Store:
         return self.part_files.table(part)
 
     def segment(self, number: int) -> StoredSegment:
-        """The sentence pair of that number."""
+        """The sentence pair with this number."""
         part = int(np.searchsorted(self.first_segments, number, side="right")) - 1
         rows = self.pairs(part, np.array([number - int(self.first_segments[part])]))
         return stored_segment(number, rows[0], self.manifest.parts[part])
 
     def pairs(self, part: int, rows: NDArray[np.int64] | None = None) -> list[dict[str, Any]]:
-        """Rows of a part's table of sentence pairs, by default all."""
+        """Rows of a part's table of sentence pairs; by default all rows."""
         with reading(self.part_files.pairs_path(part)):
             table = self.table(part)
             found: list[dict[str, Any]] = (table if rows is None else table.take(rows)).to_pylist()
             return found
 
     def segments_at(self, numbers: NDArray[np.int64]) -> list[StoredSegment]:
-        """The sentence pairs of several numbers, which are in ascending order."""
+        """The sentence pairs with these numbers, which must be in ascending order."""
         found = []
         bounds = np.searchsorted(numbers, [*self.first_segments, self.manifest.segments])
         for part, (low, high) in enumerate(pairwise(bounds)):
@@ -226,7 +226,10 @@ class Store:
         return found
 
     def suspects(self, hashed: int, *, pair: bool = False) -> list[int]:
-        """Segments whose source (or whole pair) has a hash, ascending, removed ones among them; the text decides."""
+        """Segments whose source (or whole pair) has this hash, in ascending order, removed ones included.
+
+        Different texts can have the same hash, so the caller must compare the texts.
+        """
         wanted = np.array([hashed], np.uint64)
         rows = [
             self.part_files.rows_with(part, wanted, pair=pair) + first for part, first in enumerate(self.first_segments)
@@ -234,7 +237,7 @@ class Store:
         return [int(number) for number in np.concatenate(rows)]
 
     def all_segments(self) -> Iterator[StoredSegment]:
-        """Every sentence pair of the memory, in order; removed ones are left out."""
+        """All sentence pairs in order, without removed ones."""
         gone = self.removed
         for part, record in enumerate(self.manifest.parts):
             number = int(self.first_segments[part])

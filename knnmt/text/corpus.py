@@ -61,7 +61,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """One file of pairs, or two aligned files, and the name that its segments get."""
+    """A file of sentence pairs, or two aligned text files, and the corpus name of its segments."""
 
     source: Path
     target: Path | None = None  # None: `source` holds both sides
@@ -99,7 +99,7 @@ class Corpus:
         return reader_for(self.source)(self.source, self.languages)
 
     def segments(self, skipped: Skipped) -> Iterator[Segment]:
-        """The finished pairs that have text on both sides; the others are counted in `skipped`."""
+        """The finished pairs with text on both sides. `skipped` counts the others."""
         for number, unit in enumerate(self.units(), start=1):
             source, target = one_line(unit.source), one_line(unit.target)
             if unit.unfinished and not (self.unfinished and target):

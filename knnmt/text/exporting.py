@@ -33,9 +33,9 @@ Writer = Callable[[BinaryIO, Iterable[Segment], Languages], None]
 
 
 def write_memory(path: Path, segments: Iterable[Segment], languages: Languages) -> int:
-    """Write a memory in the format of the file's ending; return the number of segments.
+    """Write a memory in the format that the file ending selects; return the number of segments.
 
-    The file appears when it is complete. A character that the format cannot hold is an error.
+    The file gets its name only when it is complete. A character that the format cannot contain is an error.
     """
     check_exportable(path, languages)
     write, illegal = WRITERS[ending_of(path)]

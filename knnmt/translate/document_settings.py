@@ -12,12 +12,12 @@ ExactMatches = Literal["use", "suggest", "ignore"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOptions:
-    """How units that the memory knows are treated."""
+    """What to do with units that the memory already has a translation of."""
 
-    exact_matches: ExactMatches = "use"  # a known source: take its translation, give it as a match, or take no notice
-    matches: int = 0  # near matches given with each unit, at most
-    details: bool = False  # also say how much came from the memory and how near its nearest source is
-    where: tuple[str, ...] = ()  # only pairs that meet these are matches; by default the translator's own conditions
+    exact_matches: ExactMatches = "use"  # translation of an identical source: take it, list it as a match, or ignore it
+    matches: int = 0  # maximum number of near matches listed with each unit
+    details: bool = False  # also report the memory's share and the similarity of the nearest source
+    where: tuple[str, ...] = ()  # conditions on pairs that may be matches; by default those of the translator
 
     def __post_init__(self) -> None:
         if self.exact_matches not in get_args(ExactMatches):
@@ -31,21 +31,23 @@ class UnitOptions:
 class DocumentSettings:
     """How documents are translated."""
 
-    all: bool = option(False, "Translate also what an XLIFF, PO or table has a translation of.", memory=False)
-    state: str | None = option(None, "XLIFF: the state of what is written.", memory=False)
-    no_fuzzy: bool = option(False, "PO: do not mark what is written as fuzzy.", memory=False)
-    paragraphs: bool = option(False, "TXT: units are paragraphs, not lines.", memory=False)
-    columns: str | None = option(None, "CSV, TSV, JSONL: SOURCE,TARGET, the names of the two.", memory=False)
+    all: bool = option(False, "XLIFF, PO, tables: also translate units that already have a translation.", memory=False)
+    state: str | None = option(None, "XLIFF: state to give to the new translations.", memory=False)
+    no_fuzzy: bool = option(False, "PO: do not mark new translations as fuzzy.", memory=False)
+    paragraphs: bool = option(False, "TXT: translate paragraphs instead of lines.", memory=False)
+    columns: str | None = option(None, "CSV, TSV, JSONL: names of the two columns, as SOURCE,TARGET.", memory=False)
     exact_matches: str = option(
-        "use", "What a source that the memory knows is given: use, suggest or ignore. [default: use]", memory=False
+        "use", "Translations of identical sources in the memory: use, suggest or ignore. [default: use]", memory=False
     )
-    matches: int = option(0, "XLIFF: near matches of the memory written with each unit. [default: 0]", memory=False)
-    force: bool = option(False, "Write over an existing file, and start over where a run was stopped.", memory=False)
-    resume: bool = option(False, "Go on with a run that was stopped.", memory=False)
+    matches: int = option(0, "XLIFF: number of near matches to write with each unit. [default: 0]", memory=False)
+    force: bool = option(
+        False, "Overwrite existing files; start an interrupted run again from the beginning.", memory=False
+    )
+    resume: bool = option(False, "Continue an interrupted run.", memory=False)
 
     def __post_init__(self) -> None:
         if self.force and self.resume:
-            raise SettingsError("--force --resume: one starts over, the other goes on; give only one of them")
+            raise SettingsError("--force --resume: one starts again, the other continues; give only one of them")
         self.unit_options(details=False)
         self.document_options(None, None)
 

@@ -108,6 +108,8 @@ class ExplainedWord:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """A translation with the neighbours of its tokens and the sentences behind its words."""
+
     source: str
     translation: str
     source_lang: str | None
@@ -120,7 +122,7 @@ class Explanation:
 
     @property
     def known(self) -> str:
-        """How much of the source the memory knows, in words; empty if the mixing does not use it."""
+        """A sentence that says how much of the source the memory covers; empty if the mixing does not use this."""
         if not self.coverage:
             return ""
         shares = [f"{share:.0%} of its {name}" for share, name in zip(self.coverage, GRAMS, strict=False)]
@@ -128,7 +130,7 @@ class Explanation:
 
     @property
     def setting(self) -> str:
-        """The settings for a reader, without defaults."""
+        """The settings as text, without defaults."""
         told = {name: value for name, value in self.settings.items() if USUAL.get(name) != value}
         return ", ".join(name if value is True else f"{name} {short(value)}" for name, value in told.items())
 
@@ -137,7 +139,7 @@ class Explanation:
 
     @property
     def store_names(self) -> dict[str, str]:
-        """Names for stores by path: empty for one store; the folder's name if that is unique."""
+        """A name for each store, by path: empty for a single store, the folder's name if that is unique."""
         paths = {neighbour.store for token in self.tokens for neighbour in token.neighbours}
         names = {path: f"{Path(path).name}/" for path in paths}
         if len(paths) == 1:

@@ -47,10 +47,11 @@ def pipeline(
     device: Any = None,
     **options: Any,
 ) -> "TranslationPipeline":
-    """A function that translates: `pipeline("translation", model="…")("Guten Tag")` gives `[{"translation_text": …}]`.
+    """Return a function that translates, as transformers' `pipeline` did.
 
-    The model is a name, a folder, or a loaded model with its `tokenizer`; a store knows its own. Further options are
-    fields of `TranslateSettings`, or settings of `generate` for every call.
+    `pipeline("translation", model="…")("Guten Tag")` gives `[{"translation_text": …}]`. The model is a name, a folder,
+    or a loaded model with its `tokenizer`; with a store, it may be left out. Other options are fields of
+    `TranslateSettings`, or settings of `generate` for every call.
     """
     languages = languages_of(task, src_lang, tgt_lang)
     settings, always = parted(options)

@@ -19,25 +19,29 @@ def option(default: Any, about: str, *, memory: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslateSettings:
-    """How to translate. None: as the datastore was tuned, otherwise the default."""
+    """How to translate. None means the value that the datastore was tuned to, otherwise the default."""
 
-    k: int | None = option(None, "Neighbours per step. [default: as tuned, else 64]")
-    temperature: float | None = option(None, "Temperature of the softmax over neighbours. [default: as tuned, else 10]")
-    weight: float | None = option(None, "Weight of the neighbours, 0 to 1. [default: as tuned, else 0.5]")
+    k: int | None = option(None, "Number of neighbours per step. [default: as tuned, else 64]")
+    temperature: float | None = option(
+        None, "Temperature of the softmax over neighbours. [default: as tuned or fitted, else from the keys]"
+    )
+    weight: float | None = option(
+        None, "Weight of the neighbours, from 0 to 1. [default: as tuned or fitted, else 0.5]"
+    )
     beam: int = option(5, "Beam size. [default: 5]", memory=False)
-    nprobe: int | None = option(None, "Clusters searched. [default: the store's, 8 to 16]")
+    nprobe: int | None = option(None, "Number of clusters searched. [default: the store's, 8 to 16]")
     certain: float | None = option(
-        None, "Skip retrieval where the model's best token has a higher probability. [default: as tuned, else 1]"
+        None, "Skip the search where the model's best token has a higher probability. [default: as tuned, else 1]"
     )
     mixing: str | None = option(
-        None, "How to mix: learned, fixed, paper, adaptive or robust. [default: as the store was fitted]"
+        None, "Mixing method: learned, fixed, paper, adaptive or robust. [default: as the store was fitted]"
     )
     exact: bool = option(False, "Use the paper's method without approximations. Slower.", memory=False)
     where: tuple[str, ...] = option(
         (), "Use only segments that match this condition, such as corpus=house; may be repeated."
     )
     precision: str | None = option(
-        None, "Precision of the model: float32, bfloat16 or auto. [default: auto, as tuned]", memory=False
+        None, "Precision of the model: float32, bfloat16, or auto (as tuned). [default: auto]", memory=False
     )
 
     def __post_init__(self) -> None:

@@ -54,9 +54,9 @@ class Translation:
 
 
 class Translator:
-    """Translates with a model and, if stores are given, with retrieval from them.
+    """Translates with a model and, if it has stores, with retrieval from them.
 
-    Threads may share one: they take turns at the model.
+    Threads may share a translator; they take turns at using the model.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Translator:
         searched_by: SearchedBy = LocalRetriever,
         **options: Any,
     ) -> "Translator":
-        """Open one store or several of the same model; what is not given comes from the first store's tuning.
+        """Open one or several stores of the same model. Options that are not given come from the first store's tuning.
 
-        A store may be given as `NAME=FOLDER:WEIGHT`. Options are the fields of `TranslateSettings`, such as
+        A store may be given as `[NAME=]FOLDER[:WEIGHT]`. Options are the fields of `TranslateSettings`, such as
         `from_store(path, beam=1, where=["corpus=house"])`. `source_lang` is for a model of many languages whose store
         was made from another one. `searched_by` makes the retriever of the stores.
         """
@@ -101,7 +101,7 @@ class Translator:
 
     @classmethod
     def with_memory(cls, model: TranslationModel, retriever: LocalRetriever, asked: TranslateSettings) -> "Translator":
-        """A translator of a model and open stores. The stores decide what the settings leave open."""
+        """A translator for a model and open stores. The stores supply the settings that are not given."""
         return cls(model, retriever, with_precision(retriever, asked), mixer_for(retriever, model, asked))
 
     @classmethod
@@ -134,7 +134,7 @@ class Translator:
         return self.retriever.stores if isinstance(self.retriever, LocalRetriever) else []
 
     def told(self) -> dict[str, Any]:
-        """How it mixes, for a reader."""
+        """The settings of the mixing, for display."""
         return mixing_told(self.mixer, self.settings) if self.mixer else {}
 
     def refresh(self) -> bool:
@@ -160,10 +160,10 @@ class Translator:
         return [translation.text for translation in self.translations(texts)]
 
     def translate_document(self, source: str | Path, target: str | Path, **options: Any) -> "Report":
-        """Translate a document to a file of the same kind; what came of it is returned.
+        """Translate a document to a file of the same kind, and return a report.
 
         Options are the fields of `DocumentSettings`, such as `translate_document("a.xlf", "b.xlf", force=True)`, and
-        `report`: a .html or .json file that tells what is doubtful.
+        `report`: a .html or .json file to write the report to.
         """
         from knnmt.translate.document_runs import DocumentTranslator
         from knnmt.translate.document_settings import DocumentSettings
@@ -176,9 +176,9 @@ class Translator:
     def translations(
         self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS, advance: Advance | None = None
     ) -> list[Translation]:
-        """Translations with their tokens, in the order of the texts; `advance` is told of each that is done.
+        """Translations with their tokens, in the order of the texts; `advance` is called for each one that is done.
 
-        A text that comes again is translated once.
+        Repeated texts are translated once.
         """
         if isinstance(texts, str):
             raise SettingsError("translate takes a list of texts; for one text, give a list of one")
@@ -275,23 +275,23 @@ class Translator:
         return Translation(text, text_out, tuple(output.tokens), output.total, cut, output.unfinished, output.others)
 
     def alternatives(self, translation: Translation, most: int) -> list[str]:
-        """The next best translations that differ in text, best first; there are at most as many as beams."""
+        """Other translations from the beam that differ in text, best first; fewer than the beam size."""
         texts = dict.fromkeys(self.translation_model.decode(tokens) for tokens in translation.others)
         return [text for text in texts if text and text != translation.text][:most]
 
     def retrieving(self) -> AbstractContextManager[None]:
-        """Inside, the model's distribution is the mixed one."""
+        """A context in which the model's `generate` uses retrieval."""
         model = self.translation_model
         if self.retriever is None or self.mixer is None:
             return nullcontext()
         return mixing_in(model.network, model.key_site, self.retriever, self.mixer)
 
     def explain(self, text: str) -> Explanation:
-        """The translation, and for each of its tokens the neighbours behind it."""
+        """Translate a text, and find the neighbours of each token of the translation."""
         return self.explain_translation(self.translations([text])[0] if self.retriever else Translation(text, ""))
 
     def memory_shares(self, translation: Translation) -> list[float]:
-        """For each token of a translation, the part of its probability that comes from the memory."""
+        """For each token of a translation, the share of its probability that comes from the memory."""
         if self.retriever is None or self.mixer is None or not translation.tokens:
             return [0.0] * len(translation.tokens)
         tracing = Tracing(self.translation_model, self.retriever, self.mixer, self.told())
@@ -299,7 +299,7 @@ class Translator:
             return tracing.shares(translation.source, translation.tokens)
 
     def explain_translation(self, translation: Translation) -> Explanation:
-        """Explain a given translation."""
+        """Find the neighbours of each token of a given translation."""
         if self.retriever is None or self.mixer is None:
             raise StoreError("--store is missing: only a translation with a datastore can be explained")
         tracing = Tracing(self.translation_model, self.retriever, self.mixer, self.told())
@@ -390,9 +390,9 @@ def own_model(network: Network, tokenizer: Any, record: ModelRecord) -> Translat
 def attach_retrieval(
     model: Any, stores: StorePaths, settings: TranslateSettings | None = None, *, tokenizer: Any, **options: Any
 ) -> Iterator[None]:
-    """Add retrieval to a loaded Hugging Face model for the time of a `with` block; your own `generate` call goes on.
+    """Add retrieval to a loaded Hugging Face model inside a `with` block, where you call `generate` yourself.
 
-    Options are the fields of `TranslateSettings`; beams are those of your call.
+    Options are the fields of `TranslateSettings`, except `beam`: your call to `generate` sets it.
     """
     asked = settings_of(settings, options)
     retriever = open_retriever(stores, asked)
