@@ -1,7 +1,7 @@
-"""Ray: building and searching on many machines, for stores that one machine is too small or too slow for.
+"""Building and searching on many machines with Ray, for stores that are too large or too slow for one machine.
 
-`connection.connected` joins a cluster. `workers.RayWorkers` is given to `build_store`.
-`sharded_retriever.ShardedRetriever` searches stores whose entries are spread over actors. All machines share the folder
-of the store: tasks read and write files there, and the network carries only names, queries and neighbours. Nothing
-outside this room imports Ray.
+`connection.connected` joins a cluster. `workers.RayWorkers` runs the work of `build_store`.
+`sharded_retriever.ShardedRetriever` searches stores whose entries are distributed over actors. All machines share the
+folder of the store: tasks read and write files there, and only names, queries and neighbours go over the network. No
+other package imports Ray.
 """

@@ -1,9 +1,9 @@
-"""Documents: read into units, written back with translations; everything else stays byte for byte.
+"""Documents: read as units, written again with their translations; all other bytes stay the same.
 
-`kinds.open_document` gives a `document.Document`: `units()` are what is to be translated, in the file's order, and
-`write(results, out)` writes the file with one result for each unit. Neighbours ask for these, for the records of
-`content` and for `DocumentOptions`. A document is read anew by each call, so it can be larger than memory where its
-kind is read line by line.
+`kinds.open_document` returns a `document.Document`: `units()` yields what is to be translated, in the file's order,
+and `write(results, out)` writes the file with one result for each unit. Other packages use these, the records of
+`content` and `DocumentOptions`. Each call reads the file again, so a document can be larger than memory if its kind is
+read line by line.
 
 | kind | module | in memory |
 | --- | --- | --- |
@@ -16,5 +16,5 @@ kind is read line by line.
 | Markdown | `markdown` | the file, parsed |
 | SRT, VTT | `subtitles` | a cue |
 
-A new kind is a function that gives the file's pieces (`document.Piece`), and a line in `kinds.KINDS`.
+To add a kind, write a function that yields the file's pieces (`document.Piece`), and add a line to `kinds.KINDS`.
 """

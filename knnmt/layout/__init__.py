@@ -1,4 +1,4 @@
-"""How a datastore lies on disk: manifest and records, parts and their files, formats of earlier versions.
+"""The files of a datastore: manifest and records, parts and their columns, formats of earlier versions.
 
-It reads and writes single parts and manifests, and knows nothing of stores that change; that is `store`.
+This package reads and writes single parts and manifests. `store` uses it to change whole datastores.
 """

@@ -1,8 +1,7 @@
-"""Neighbours and model become one distribution.
+"""Combining neighbours and the model's prediction into one distribution.
 
-A `mixer.Mixer` decides, for each row of a decoding step, which neighbours count and how much all of them count
-together; the `Mixture` that it returns has the mixed ranking, the mixed distribution, and the probability of given
-tokens.
+For each row of a decoding step, a `mixer.Mixer` chooses the neighbours and their total weight. It returns a `Mixture`
+with the mixed ranking, the mixed distribution, and the probability of given tokens.
 
 | mixer | decides by |
 |---|---|
@@ -11,5 +10,5 @@ tokens.
 | … with `heads.AdaptiveHead` | distances and counts: the meta-k network (Zheng et al., ACL 2021) |
 | … with `heads.RobustHead` | distances and the model's confidence (Jiang et al., EMNLP 2022) |
 
-`coverage` knows which n-grams a memory has, `training` fits heads, `reasons` tells why a head decided as it did.
+`coverage` knows which n-grams a memory contains, `training` fits heads, `reasons` explains the decisions of a head.
 """

@@ -1,5 +1,5 @@
-"""A Hugging Face encoder-decoder as a translation model: its tokens, its languages, where its keys are.
+"""Hugging Face encoder-decoders as translation models: their tokens, their languages, where their keys are.
 
-Other rooms use `translation_model.load_model` and `TranslationModel`. `architectures.ARCHITECTURES` has an entry for
-each kind of model, and `network.Network` is what is asked of any of them.
+Other packages use `translation_model.load_model` and `TranslationModel`. `architectures.ARCHITECTURES` has an entry for
+each kind of model. `network.Network` is the protocol that every model follows.
 """

@@ -1,6 +1,6 @@
-"""The HTTP server and the page: translations, explanations, corrections, memories and documents for other programs.
+"""The HTTP server and the web page.
 
-`running.Running` is a server, `app.make_app` its FastAPI application. The shapes are LibreTranslate's
-(`libretranslate`), ours under `/v1` (`translations`, `memories`, `documents`), DeepL's and Weblate's tmserver's
-(`other_shapes`). All of them ask `knnmt.service`; nothing below knows HTTP.
+`running.Running` is a server, `app.make_app` its FastAPI application. The APIs are LibreTranslate's (`libretranslate`),
+our own under `/v1` (`translations`, `memories`, `documents`), and those of DeepL and Weblate's tmserver
+(`other_shapes`). All of them call `knnmt.service`, which knows nothing about HTTP.
 """

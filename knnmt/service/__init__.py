@@ -1,6 +1,6 @@
 """Translating for many callers at once: what a server does, without HTTP.
 
-`service.Service` is what neighbours ask. `access` says who may do what, `scopes` what a request may look at. `shelf`
-holds models and open stores and makes `views` of them at one version; `scheduling` decodes together what waits
-together; `corrections` changes memories. Errors are those of `failures`.
+`service.Service` is the entry point. `access` says who may do what, `scopes` what a request may search. `shelf` holds
+models and open stores, and `views` fixes one version of them for a request. `scheduling` decodes waiting texts in
+batches, `jobs` translates documents, `corrections` changes memories. `failures` has the errors.
 """

@@ -1,4 +1,4 @@
-"""The datastore on disk: manifest, parts, versions; build, add, remove, merge, compact, verify, filters.
+"""The datastore as a whole: build, add, remove, merge, compact, verify; versions, tiers, filters.
 
-Neighbours open a store with `datastore.Store` and change it through the module named after the change.
+Other packages open a store with `datastore.Store`. Each change has a module with its name.
 """

@@ -1,5 +1,5 @@
-"""From a sentence to its translation: search the beam with what the memory knows, explain, put a document together.
+"""From a sentence to its translation: beam search with retrieval, explanations, whole documents.
 
-`translator.Translator` is what users meet; `settings.TranslateSettings` is what may be asked of it. Neighbours come
-from a `Retriever` of the room `retrieval`, and a `Mixer` of the room `mixing` says what becomes of them.
+`translator.Translator` is the class for users, `settings.TranslateSettings` its options. A `Retriever` of the package
+`retrieval` finds the neighbours, and a `Mixer` of the package `mixing` decides how they are used.
 """
