@@ -1,4 +1,4 @@
-"""`KNNMT_PLAIN`: leaves fast paths out, to find out whether one of them is at fault.
+"""`KNNMT_PLAIN`: switches fast paths off, to find out whether one of them causes a fault.
 
 `KNNMT_PLAIN=packed,int8` leaves out two of them, `KNNMT_PLAIN=all` every one. Each has a plain twin that gives the same
 up to rounding. A path that is not taken says why in the log, at level DEBUG.

@@ -1,4 +1,4 @@
-"""What a document's units are made of, and what a translator gives back for them."""
+"""The records that a document and a translator exchange: units with their content, and results."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The seam: a document gives units and takes results. And how every kind here implements it: splicing."""
+"""The interface of a document, which yields units and takes results, and its implementation for all kinds: splicing."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""HTML: the text of blocks and chosen attributes; code, scripts and what says `translate="no"` stay."""
+"""HTML: the text of blocks and some attributes is translated; code, scripts and `translate="no"` stay."""
 
 import codecs
 import re

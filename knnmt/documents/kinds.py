@@ -1,4 +1,4 @@
-"""Every kind of document, by the ending of its name."""
+"""The kinds of documents, by file ending."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The inline markup of Markdown as tags: CommonMark's parser, taught to say where its tokens stand."""
+"""The inline markup of Markdown as tags: CommonMark's parser, extended to report the offsets of its tokens."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A passage: text with inline markup as it stands in a file, and how a translation of it is spelled there.
+"""A passage: text with inline markup in the spelling of a file, and how its translation is written there.
 
 Some markup holds text of its own (`alt` of an image, `sub` in XLIFF): a nested passage, which is a unit of its own.
 """

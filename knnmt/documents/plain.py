@@ -1,4 +1,4 @@
-"""Plain text: a unit is a line, or a paragraph whose lines are filled again to their old width."""
+"""Plain text: a unit is a line, or a paragraph, which is wrapped to its old width again."""
 
 import textwrap
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""PO and POT: messages without a translation; what is written is marked fuzzy until a person has seen it."""
+"""PO and POT: messages without a translation are translated and marked as fuzzy."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""XLIFF 1.2, 2.0 and 2.1: units without a finished target, and the file with their targets."""
+"""XLIFF 1.2, 2.0 and 2.1: units without a finished target are translated."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Units of XLIFF 1.2 and 2.x: what of them is to be translated, and how they are written with translations."""
+"""Units of XLIFF 1.2 and 2.x: which parts are translated, and how the translations are written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The seam between beam search and a network: `Decoder` runs the decoder step by step.
+"""The interface between beam search and a network: `Decoder` runs the decoder step by step.
 
 | implementation | runs |
 |---|---|

@@ -1,4 +1,4 @@
-"""Compares several ways to mix on the same text: each with the base model, and with the first of them."""
+"""Compares several mixing methods on the same text: each with the base model and with the first method."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""A datastore's own mixing, fitted on the memory alone: no text with known translations is needed."""
+"""Fits the mixing of a datastore on its memory alone, without other reference translations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What a way to mix does to text of another kind than the memory: a memory must not harm it."""
+"""Measures how a mixing method changes translations of text from other domains."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Finds the best way to mix for a datastore on text with known translations.
+"""Finds the best mixing for a datastore on text with reference translations.
 
 Likelihood proposes candidates, and BLEU decides. One pass gives the likelihood of every fixed setting, but likelihood
 prefers cautious settings: higher temperatures, lower weights and more neighbours than translate best. The candidates

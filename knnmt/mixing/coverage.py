@@ -1,4 +1,4 @@
-"""How much of a sentence the memory has seen: a set of hashed n-grams of its sources' tokens.
+"""Coverage: how much of a sentence the memory contains, from a set of hashed n-grams of its sources.
 
 The set is a roaring bitmap of 32-bit hashes: 9 bytes an n-gram where there are 10,000, 6 at 100,000, 2.5 at a million.
 An n-gram that the memory has not seen is taken for a known one with a probability of n / 2³², n being the n-grams in

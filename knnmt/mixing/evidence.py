@@ -1,4 +1,4 @@
-"""What a network that mixes can see of each row: its neighbours, the model's opinion, and how known the sentence is."""
+"""The evidence that a head uses for each row: its neighbours, the model's prediction, and the sentence's coverage."""
 
 from dataclasses import dataclass, fields
 

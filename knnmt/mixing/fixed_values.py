@@ -1,4 +1,4 @@
-"""The numbers of the paper's mixing, and their limits."""
+"""The values of the paper's mixing, and their limits."""
 
 import math
 from dataclasses import dataclass

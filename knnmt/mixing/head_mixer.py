@@ -1,4 +1,4 @@
-"""A mixer that asks a network: learned, adaptive or robust."""
+"""A mixer that uses a head: learned, adaptive or robust."""
 
 import hashlib
 import json

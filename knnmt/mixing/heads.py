@@ -1,4 +1,4 @@
-"""Small networks that decide how much to believe the memory at each step."""
+"""Heads: small networks that choose weight and temperature at each step."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The seam between retrieval and decoding: what decides how neighbours and model are mixed."""
+"""The protocol `Mixer`: it decides how neighbours and model are mixed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

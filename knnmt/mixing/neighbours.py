@@ -1,4 +1,4 @@
-"""What a search of the memory found."""
+"""The neighbours that a search found."""
 
 from dataclasses import dataclass
 

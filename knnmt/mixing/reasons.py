@@ -1,4 +1,4 @@
-"""Why a head believed the memory at a step, or not.
+"""The reasons for a head's weight at a step.
 
 A reason is a kind of evidence with what it did to the memory's weight: how much smaller the weight would be if that
 evidence were as it is on average where the head was fitted.

@@ -1,4 +1,4 @@
-"""Fitting a head: likelihood of text that is like the memory, no change on text that is not.
+"""Fits a head: it raises the likelihood of text like the memory, and leaves general text as the model translates it.
 
 Text of the memory itself, each sentence left out of its own search, stands for text that is like the memory. General
 text stands for the rest: there the mixture is to stay what the model alone would say (KL divergence).

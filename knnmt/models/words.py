@@ -1,4 +1,4 @@
-"""Tokens as people read them: which characters of a text each token wrote, and which tokens make a word.
+"""From tokens to words: which characters each token produced, and which tokens make a word.
 
 Vocabularies mark word starts or ends in different ways, or write bytes. Decoding longer and longer prefixes of the
 tokens works for all of them.

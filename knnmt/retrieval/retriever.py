@@ -1,4 +1,4 @@
-"""The seam between decoding and the memory: decoder states in, neighbours out."""
+"""The protocol `Retriever`: decoder states in, neighbours out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which entries may be found. This module does not import FAISS, so commands that only change a store start fast."""
+"""The entries that a search may find. Without FAISS, so that commands that only change a store start fast."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Groups of centroids: of very many centroids, only those of the groups that are nearest to a query are compared.
+"""Groups of centroids: with very many centroids, only those in the groups nearest to a query are compared.
 
 A key is compared with the middles of groups, of which there are a 128th as many as centroids, and then with the codes
 in the nearest groups, as many however many centroids there are.

@@ -1,4 +1,4 @@
-"""The lists of an IVF index in a memory-mapped file, so that they need not fit into memory.
+"""The lists of an IVF index in a memory-mapped file, for indexes larger than memory.
 
 The file holds the length of each list, then the codes and entries of one list after another. It is written in one pass
 over the keys: each block is assigned, encoded, sorted by list and written to a temporary file. Then the lists are

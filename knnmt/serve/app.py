@@ -1,4 +1,4 @@
-"""The FastAPI application: its routes, its errors, and what holds for every request."""
+"""The FastAPI application: its routes, errors and middleware."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

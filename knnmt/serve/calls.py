@@ -1,4 +1,4 @@
-"""One call: who asks, what was sent, and whether they are still there."""
+"""One call: its caller, its fields, and whether the client is still connected."""
 
 import asyncio
 import logging

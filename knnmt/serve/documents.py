@@ -1,4 +1,4 @@
-"""Documents: upload, progress, result, report; ours and LibreTranslate's way."""
+"""Routes for documents: upload, progress, result, report; in our own API and LibreTranslate's."""
 
 import asyncio
 

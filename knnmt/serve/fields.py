@@ -1,4 +1,4 @@
-"""Reading a request as clients really send it: JSON, form, multipart, or everything in the query string.
+"""Reads the fields of a request: JSON, form, multipart or query string.
 
 Whatever is not asked for is ignored, and null counts as absent.
 """

@@ -1,4 +1,4 @@
-"""What holds for every request before any route sees it: whose pages may call, how long a body may be, headers."""
+"""Checks every request before its route: allowed hosts and origins, size of the body, headers."""
 
 import logging
 import time

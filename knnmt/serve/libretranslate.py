@@ -1,4 +1,4 @@
-"""LibreTranslate's API, so that its clients connect unchanged."""
+"""LibreTranslate's API, so that its clients work without changes."""
 
 from typing import Any, NotRequired, cast
 

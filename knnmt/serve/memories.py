@@ -1,4 +1,4 @@
-"""Our own API: the memories themselves. Search, add, delete, import, export, history."""
+"""Our own API for memories: search, add, delete, import, export, history."""
 
 import asyncio
 import tempfile

@@ -1,4 +1,4 @@
-"""Counts for Prometheus. Labels are routes, methods and statuses; never a text, a key or an address."""
+"""Metrics for Prometheus. Labels are routes, methods and statuses, never texts, keys or addresses."""
 
 from collections.abc import Iterator
 

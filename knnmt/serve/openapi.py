@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI finds out by itself, with our errors in place of its own."""
+"""The OpenAPI document: FastAPI's own, with our errors instead of FastAPI's."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Shapes of other services for clients that speak nothing else: DeepL's, tmserver's (Weblate), Apertium's (OmegaT).
+"""APIs of other services, for their clients: DeepL, tmserver (Weblate), Apertium (OmegaT).
 
 DeepL's clients are given `http://host:5000` or `http://host:5000/deepl` as the server's address (its own library drops
 the path, others keep it), tmserver's `http://host:5000/tmserver`, Apertium's `http://host:5000/apertium`.

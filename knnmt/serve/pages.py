@@ -1,4 +1,4 @@
-"""The page's own files: HTML, CSS and ES modules, as they lie in the package."""
+"""Serves the files of the web page: HTML, CSS and ES modules."""
 
 from importlib import resources
 from pathlib import Path

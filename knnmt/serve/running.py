@@ -1,4 +1,4 @@
-"""Starting a server, and ending it so that nothing acknowledged is lost."""
+"""Starts a server, and stops it without losing acknowledged work."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How a server runs: where it listens, and to whom."""
+"""Settings of a server: where it listens, and who may call it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

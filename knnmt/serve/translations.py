@@ -1,4 +1,4 @@
-"""Our own API: translations with their reasons, explanations, and corrections."""
+"""Our own API for translations, explanations and corrections."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Files from strangers: a name that is only a name, a size that ends, and nothing that unpacks to more than it may."""
+"""Checks uploaded files: safe names, limited size, limited size after decompression."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: API keys, their roles, rates, stores and filters.
+"""API keys and what they allow: roles, rates, stores and filters.
 
 A key is shown once, when it is made. The file holds its SHA-256 alone; keys have 256 random bits, so that a slow hash
 would add nothing.

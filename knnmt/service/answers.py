@@ -1,4 +1,4 @@
-"""Texts of a batch through a view: known ones from the memory, the others translated, tags in their places."""
+"""Answers the texts of a batch: known ones from the memory, others by translation, with their tags."""
 
 import re
 from collections.abc import Iterator, Sequence

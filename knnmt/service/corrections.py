@@ -1,4 +1,4 @@
-"""Changing memories: what a caller teaches, takes back or deletes.
+"""Changes memories: adds corrections, undoes them, deletes pairs.
 
 Each store has one writer. Changes that wait together become one version of the store, as long as they touch different
 sentences. A change is answered when its version is on disk; whatever is translated after that sees it.

@@ -1,4 +1,4 @@
-"""What a request can end with instead of an answer: one tree, each with its HTTP status.
+"""The errors of requests as one tree, each with its HTTP status.
 
 ApiError
 ├── BadRequest   400  something in the request that its sender can put right

@@ -1,4 +1,4 @@
-"""Documents at work: each a folder with the file, what is done of it, and at the end the translated file.
+"""Document jobs: each is a folder with the file, its progress, and at the end the translated file.
 
 What is translated is on disk unit by unit, so that a job goes on after a restart where it was. Jobs share the model
 with everyone else: a job asks for a few units at a time, as one client among others. Several jobs are worked on at a

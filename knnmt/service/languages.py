@@ -1,4 +1,4 @@
-"""Languages as clients write them: their codes, their names, and which one a text is in."""
+"""Languages as clients write them: codes, names, and detection of a text's language."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What one request may ask for, and how long it may wait."""
+"""Limits of a request: its size, and how long it may wait."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Texts with markup as clients send them: into text and tags, and back.
+"""Converts texts with markup from clients into text and tags, and back.
 
 In HTML, entities are characters and blocks are translated apart. In plain text only what looks like a tag is one;
 everything else is text, entities too. Weblate's marks for placeholders (`[X10X]`) are placeholders like any others.

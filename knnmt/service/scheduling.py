@@ -1,4 +1,4 @@
-"""What waits together is decoded together: one thread a model, batches by what is waiting, fair among clients.
+"""Decodes waiting texts in batches: one thread per model, equal shares for all clients.
 
 What a client waits for begins, in a virtual time that runs with the work done, where the client's last piece ended
 (start-time fair queueing). What begins first goes first, so that somebody with one sentence passes somebody with a

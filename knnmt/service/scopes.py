@@ -1,4 +1,4 @@
-"""What a request may look at: an engine, some of its stores, filters and settings.
+"""The scope of a request: a model, some of its stores, filters and settings.
 
 Filters of a key and of a request must both hold. Within one list several `=` on one name mean either of them, so the
 two lists cannot simply be joined: a request for `client=B` would widen a key that is bound to `client=A`.

@@ -1,4 +1,4 @@
-"""What every HTTP shape calls: texts of a caller in, answers out."""
+"""The service that all HTTP APIs call: texts of a caller in, answers out."""
 
 import asyncio
 import math

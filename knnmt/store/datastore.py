@@ -1,4 +1,4 @@
-"""The datastore: a folder of immutable files, and a manifest that names those which are the store now.
+"""The datastore: a folder of immutable files, and a manifest that lists the files of the current version.
 
 STORE/manifest.json
 STORE/parts/000000/{keys.npy, values.npy, segments.npy, positions.npy, hashes.npy, segments.parquet, part.json}

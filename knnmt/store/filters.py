@@ -1,4 +1,4 @@
-"""Which part of a memory may be used: it excludes removed segments and those that a filter excludes."""
+"""Which entries of a store may be found: it hides removed segments and those that a filter excludes."""
 
 import operator
 import re

@@ -1,4 +1,4 @@
-"""Removes sentence pairs from a store: they are never found again, and stay on disk until the store is compacted."""
+"""Removes sentence pairs from a store: searches no longer find them, but they stay on disk until it is compacted."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

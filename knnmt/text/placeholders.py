@@ -1,4 +1,4 @@
-"""What a translation must repeat letter for letter: placeholders, tags, entities, addresses."""
+"""Finds what a translation must repeat unchanged: placeholders, tags, entities, addresses."""
 
 import re
 from collections import Counter

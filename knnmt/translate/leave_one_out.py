@@ -1,4 +1,4 @@
-"""Text of the memory as if it were new: the search for a sentence leaves out itself, its copies and near-copies."""
+"""Searches for sentences of the memory as if they were new: without themselves, their copies and near-copies."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""`Translator`: the one object that a library user needs."""
+"""`Translator`, the main class for users of the library."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

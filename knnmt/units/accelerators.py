@@ -1,4 +1,4 @@
-"""The mark of a label's accelerator, `&Datei` or `_Datei`: no model sees it, and a translation gets it back once.
+"""Accelerator marks of labels, such as `&Datei` or `_Datei`: removed before translation, put back once afterwards.
 
 The header of a catalogue may name the sign. Else a mark is known by its shape: the only one of a short text, before a
 letter, and not where it could be part of a name (`R&D`, `file_name`). Where no letter is on a keyboard, the mark stands

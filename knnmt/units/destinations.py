@@ -1,4 +1,4 @@
-"""Which document goes where."""
+"""The output file of each document."""
 
 from collections.abc import Sequence
 from pathlib import Path

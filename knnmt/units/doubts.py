@@ -1,4 +1,4 @@
-"""What is doubtful about a translation: why a person should look at it first."""
+"""The reasons why a person should check a translation."""
 
 import re
 from collections import Counter

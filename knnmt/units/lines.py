@@ -1,4 +1,4 @@
-"""Line breaks inside a unit: those that end something, and those where a text was only wrapped.
+"""Line breaks inside a unit: those with a meaning, and those where a text was only wrapped.
 
 In a catalogue or a table a line break is part of the text. What was a list must not become one line, columns stay
 columns, and what was wrapped to a width is wrapped to it again.

@@ -1,4 +1,4 @@
-"""How much each word of a translation has to do with each word of its source."""
+"""Link strengths between the words of a translation and the words of its source."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A translation that lost a placeholder gets it back where it belongs, and one that repeats one is rid of it."""
+"""Repairs placeholders: inserts lost ones at their aligned places and removes repeated ones."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What came of a unit, and how."""
+"""The outcome of a unit: its translation, and where it came from."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Tags of a source return to its translation: each exactly once, pairs properly nested, spacing kept.
+"""Puts the tags of a source into its translation: each exactly once, pairs properly nested, spacing kept.
 
 The tags of a unit are a tree: a pair holds what stands between its two tags. A pair goes around the run of target words
 whose links lie inside it; what stands inside the pair is then placed inside that run, so that nesting holds by

@@ -1,4 +1,4 @@
-"""What a translation must hold as often as its source does.
+"""Protected text: what a translation must contain as often as its source does.
 
 Placeholders and symbols (`©`, `→`, emoji) letter for letter, numbers by their digits.
 """

@@ -1,4 +1,4 @@
-"""What came of documents: totals, then the units that a person should look at, the worst first."""
+"""The report on documents: totals, then the units that a person should check, the worst first."""
 
 import math
 from collections import Counter

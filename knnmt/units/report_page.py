@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing from anywhere else."""
+"""A report as one self-contained HTML file."""
 
 from html import escape
 from importlib import resources
