@@ -1,10 +1,17 @@
 """A change that is killed while it runs."""
 
 import os
+import random
+import shutil
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import faiss
+import torch
 
 KILLS = int(os.environ.get("KNNMT_KILLS", "12"))  # of each change
 
@@ -29,3 +36,32 @@ def duration(change: Callable[[], object]) -> float:
     began = time.perf_counter()
     change()
     return time.perf_counter() - began
+
+
+def killed_at_random(
+    change: Callable[[Path], object], seconds: float, folder: Path, *, before: Path | None = None, seed: int | str = 0
+) -> Iterator[Path]:
+    """Stores in which a change was killed within `seconds`; each is a copy of `before`, or made by the change."""
+    dice, at_work = random.Random(seed), 0
+    for number in range(KILLS):
+        path = folder / f"killed-{number}"
+        if before:
+            shutil.copytree(before, path)
+        if killed(lambda path=path: change(path), dice.uniform(0, seconds)):  # type: ignore[misc]
+            at_work += 1
+        else:
+            seconds *= 0.9  # it came too late
+        yield path
+        shutil.rmtree(path)
+    assert at_work
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A forked child has none of its parent's threads, and would wait for them for ever."""
+    before = faiss.omp_get_max_threads(), torch.get_num_threads()
+    faiss.omp_set_num_threads(1)
+    torch.set_num_threads(1)
+    yield
+    faiss.omp_set_num_threads(before[0])
+    torch.set_num_threads(before[1])

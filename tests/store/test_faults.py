@@ -2,15 +2,12 @@
 
 import errno
 import os
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import faiss
 import pytest
-import torch
-from killing import KILLS, duration, killed
+from killing import duration, killed_at_random, one_thread
 from living import HashModel, corpus_of, pairs_in, use_hash_keys
 
 from knnmt import BuildSettings, Store, StoreError, build_store
@@ -30,15 +27,10 @@ Change = Callable[[Path], object]
 
 
 @pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A forked child has none of its parent's threads, and would wait for them for ever."""
+def ready_to_fork(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     use_hash_keys(monkeypatch)
-    before = faiss.omp_get_max_threads(), torch.get_num_threads()
-    faiss.omp_set_num_threads(1)
-    torch.set_num_threads(1)
-    yield
-    faiss.omp_set_num_threads(before[0])
-    torch.set_num_threads(before[1])
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +66,8 @@ def test_killed_at_random_points(texts: Path, tmp_path: Path, name: str) -> None
     change = changes(texts, other)[name]
     seconds = duration(lambda: change(after))
     old, new = pairs_in(Store.open(before)), pairs_in(Store.open(after))
-    dice, at_work, seen = random.Random(name), 0, set()
-    for number in range(KILLS):
-        path = Path(shutil.copytree(before, tmp_path / f"killed-{number}"))
-        if killed(lambda path=path: change(path), dice.uniform(0, seconds)):  # type: ignore[misc]
-            at_work += 1
-        else:
-            seconds *= 0.9  # it came too late
+    seen = set()
+    for path in killed_at_random(change, seconds, tmp_path, before=before, seed=name):
         store = Store.open(path)
         assert list(problems_of(store)) == []
         assert pairs_in(store) in (old, new)
@@ -91,27 +78,17 @@ def test_killed_at_random_points(texts: Path, tmp_path: Path, name: str) -> None
             change(path)
             assert pairs_in(Store.open(path)) == new
             assert not list(path.rglob("*.partial"))
-        shutil.rmtree(path)
-    assert at_work
     assert 2 in seen
 
 
 def test_build_killed_at_random_points(texts: Path, tmp_path: Path) -> None:
     seconds = duration(lambda: build(tmp_path / "whole", texts))
-    dice, at_work = random.Random(0), 0
-    for number in range(KILLS):
-        path = tmp_path / f"killed-{number}"
-        if killed(lambda path=path: build(path, texts), dice.uniform(0, seconds)):  # type: ignore[misc]
-            at_work += 1
-        else:
-            seconds *= 0.9  # it came too late
+    for path in killed_at_random(lambda path: build(path, texts), seconds, tmp_path):
         if not (path / "manifest.json").exists() or (path / "building.json").exists():
             build(path, texts, resume=True)
         store = Store.open(path)
         assert pairs_in(store) == PAIRS
         assert list(problems_of(store)) == []
-        shutil.rmtree(path)
-    assert at_work
 
 
 @pytest.mark.parametrize("name", ["add", "remove", "merge", "compact"])

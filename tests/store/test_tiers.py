@@ -1,6 +1,5 @@
 """Parts and indexes are joined by size, beside readers and writers, and the memory stays what it was."""
 
-import random
 import shutil
 import threading
 from collections.abc import Iterator
@@ -9,13 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import faiss
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
-from killing import KILLS, duration, killed
+from killing import duration, killed_at_random, one_thread
 from living import PAIRS, add, everywhere, made, pairs_in, use_hash_keys
 
 from knnmt import Store, StoreError
@@ -35,14 +32,9 @@ pytestmark = pytest.mark.usefixtures("hash_keys")
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """A forked child has none of its parent's threads, and would wait for them for ever."""
-    before = faiss.omp_get_max_threads(), torch.get_num_threads()
-    faiss.omp_set_num_threads(1)
-    torch.set_num_threads(1)
-    yield
-    faiss.omp_set_num_threads(before[0])
-    torch.set_num_threads(before[1])
+def ready_to_fork() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 def unit(entries: int, *, keys: bool = True) -> IndexUnit:
@@ -290,13 +282,7 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
     after = Path(shutil.copytree(before, tmp_path / "after"))
     seconds = duration(lambda: compact_tiers(after))
     shape = len(Store.open(after).manifest.parts)
-    dice, at_work = random.Random(0), 0
-    for number in range(KILLS):
-        path = Path(shutil.copytree(before, tmp_path / f"killed-{number}"))
-        if killed(lambda path=path: compact_tiers(path), dice.uniform(0, seconds)):  # type: ignore[misc]
-            at_work += 1
-        else:
-            seconds *= 0.9  # it came too late
+    for path in killed_at_random(compact_tiers, seconds, tmp_path, before=before):
         store = Store.open(path)
         assert list(problems_of(store)) == []
         assert pairs_in(store) == left(60)
@@ -307,8 +293,6 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
         assert pairs_in(now) == left(60)
         assert len(now.manifest.parts) == shape
         assert not (path / "joining").exists()
-        shutil.rmtree(path)
-    assert at_work
 
 
 def test_two_who_join_keep_out_of_each_others_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
