@@ -174,6 +174,7 @@ class Comparison:
         given = self.given
         store, seconds = self.store(f"{self.name}-store", given.model)
         rows = [self.row("datastore", seconds, store=store)]
+        rows.append(self.row("the same datastore, fixed values", seconds, store=store, mixing=("--mixing", "fixed")))
         best = self.finetuned([seconds * times for times in given.times])
         for times, (rate, place) in zip(given.times, best, strict=True):
             about = f"fine-tuned, {times:g} × the time, rate {rate:g}, {place.updates:,} updates"
@@ -195,24 +196,27 @@ class Comparison:
 
     def at_rate(self, rate: float, stops: list[float]) -> Json:
         record = self.steps.record(f"{self.name}-rate-{rate:g}")
-        if not record.is_file():
+        if not record.is_file() or [reached["seconds"] for reached in read_json(record)["reached"]] != stops:
             folder = self.given.output / "models" / self.name
             write_json(record, tuned_models(self.given.model, self.given.languages, self.text, rate, stops, folder))
         return read_json(record)
 
-    def row(self, what: str, seconds: float, *, store: Path | None = None, model: str = "") -> Json:
+    def row(
+        self, what: str, seconds: float, *, store: Path | None = None, model: str = "", mixing: Sequence[str] = ()
+    ) -> Json:
         """BLEU on both texts, beside the model as it was."""
         found: Json = {"system": what, "seconds": round(seconds)}
         for name, test in self.tests.items():
             pairs = zip(("--source-lang", "--target-lang"), self.given.languages, strict=True)
             languages = [word for pair in pairs for word in pair]
-            chosen = ["--store", store] if store else ["--model", model, *languages]
+            base, printed_base = self.steps.base(test, self.given.languages)
+            chosen = ["--store", store, *mixing, "--against", base] if store else ["--model", model, *languages]
             made = self.given.output / "made" / f"{self.name}-{name}-{slug(what)}"
             command = ("evaluate", *chosen, *self.steps.test_options(test), "--save", made)
             printed = self.steps.once(f"{self.name}-{name}-{slug(what)}", [store] if store else [], *command)
             scored: Json = printed["knn" if store else "base"]
             found |= {f"{name}_bleu": scored["bleu"], f"{name}_chrf": scored["chrf"], "sentences": printed["sentences"]}
-            found[f"{name}_base"] = read_base(self.steps, test, self.given.languages)
+            found[f"{name}_base"] = printed_base["base"]["bleu"]
             found["signature"] = printed["signature"]
             found[f"{name}_p"] = self.p_value(test, made / ("knn.txt" if store else "base.txt"), name)
         return found
@@ -227,10 +231,6 @@ class Comparison:
         tokenizer = TOKENIZERS.get(self.given.languages[1], "13a")
         bleu = BLEU(tokenize=tokenizer, references=[references[: len(both[0])]])
         return paired_bootstrap(bleu, *(Scores(0.0, 0.0, None, texts) for texts in both))
-
-
-def read_base(steps: Steps, test: Text, languages: Sequence[str]) -> float:
-    return float(steps.base(test, languages)[1]["base"]["bleu"])
 
 
 def slug(text: str) -> str:

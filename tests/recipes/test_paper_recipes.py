@@ -132,10 +132,29 @@ def test_rows(recipe: SimpleNamespace, results: Path) -> None:
 def test_fine_tuning_gets_the_datastores_time(recipe: SimpleNamespace, results: Path) -> None:
     found = recipe.steps.read_json(results / "results" / "finetuning.json")["rows"]
     kinds = [row["system"].split(",")[0].split(" of ")[0] for row in found]
-    assert kinds == ["datastore", "fine-tuned", "fine-tuned", "datastore on top", "datastore on top"]
-    assert [row["own_p"] is None for row in found] == [True, False, False, False, False]
+    datastores = ["datastore", "the same datastore"]
+    assert kinds == [*datastores, "fine-tuned", "fine-tuned", "datastore on top", "datastore on top"]
+    assert [row["own_p"] is None for row in found] == [True, False, False, False, False, False]
     assert all({"own_bleu", "own_base", "foreign_bleu", "foreign_base"} <= set(row) for row in found)
-    assert all(int(re.search(r"([\d,]+) updates", row["system"])[1]) >= 1 for row in found[1:3])
+    assert all(int(re.search(r"([\d,]+) updates", row["system"])[1]) >= 1 for row in found[2:4])
+
+
+def test_other_times_are_fine_tuned_anew(recipe: SimpleNamespace, tmp_path: Path) -> None:
+    asked: list[list[float]] = []
+
+    def tuned_models(name: str, languages: object, text: object, rate: float, stops: list[float], to: Path) -> object:
+        asked.append(stops)
+        return {"rate": rate, "reached": [{"seconds": stop} for stop in stops]}
+
+    comparison = object.__new__(recipe.finetuning.Comparison)
+    comparison.steps = SimpleNamespace(record=lambda name: tmp_path / f"{name}.json")
+    comparison.given = SimpleNamespace(output=tmp_path, model="tiny", languages=("de", "en"))
+    comparison.name, comparison.text = "finetuning-tiny", None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipe.finetuning, "tuned_models", tuned_models)
+        for stops in ([1.0], [1.0], [1.0, 3.0]):
+            assert [one["seconds"] for one in comparison.at_rate(1e-3, stops)["reached"]] == stops
+    assert asked == [[1.0], [1.0, 3.0]]
 
 
 def test_each_memory_on_its_own_text_and_on_others(recipe: SimpleNamespace, results: Path) -> None:
