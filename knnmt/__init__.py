@@ -10,9 +10,9 @@ from knnmt.release import __version__
 
 if TYPE_CHECKING:
     from knnmt.errors import ClusterError, CorpusError, DocumentError, KnnmtError, ModelError, SettingsError, StoreError
-    from knnmt.measure.curves import draw_sweep
     from knnmt.measure.evaluation import evaluate
     from knnmt.measure.sweep import Axes, sweep
+    from knnmt.measure.sweep_plot import draw_sweep
     from knnmt.measure.tuning import tune, write_tuning
     from knnmt.models.translation_model import load_model
     from knnmt.store.building import BuildSettings, build_store
@@ -68,7 +68,7 @@ _HOME = {
     "Translator": "translate.translator",
     "attach_retrieval": "translate.translator",
     "build_store": "store.building",
-    "draw_sweep": "measure.curves",
+    "draw_sweep": "measure.sweep_plot",
     "evaluate": "measure.evaluation",
     "load_model": "models.translation_model",
     "pipeline": "translate.pipeline",

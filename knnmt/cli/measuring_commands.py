@@ -25,7 +25,8 @@ from knnmt.cli.options import (
     translator_from_options,
 )
 from knnmt.errors import SettingsError
-from knnmt.translate.settings import TranslateSettings
+from knnmt.text.endings import either_of
+from knnmt.translate.settings import KINDS, TranslateSettings
 
 if TYPE_CHECKING:
     from knnmt.measure.foreign import ForeignText
@@ -58,7 +59,7 @@ def evaluate(
         str | None,
         typer.Option(
             "--mixing",
-            help="Mixing method: learned, fixed, paper, adaptive or robust; or several with commas, to compare them. "
+            help=f"Mixing method: {either_of(KINDS)}; or several with commas, to compare them. "
             "[default: as the store was fitted]",
         ),
     ] = None,
@@ -128,9 +129,9 @@ def tune(
     """Fit the mixing to text with reference translations: compare the head with fixed values, keep the better."""
     from knnmt.cli.measuring_view import show_tuning
     from knnmt.measure.evaluation import read_test_set
-    from knnmt.measure.surface import check_drawable, draw_tuning
     from knnmt.measure.tuning import tune as tune_translator
     from knnmt.measure.tuning import write_tuning
+    from knnmt.measure.tuning_plot import check_drawable, draw_tuning
 
     if plot:
         check_drawable(plot)
@@ -193,11 +194,11 @@ def sweep(
 ) -> None:
     """Measure BLEU and speed for several values of k, temperature, datastore size, clusters searched and beam size."""
     from knnmt.cli.measuring_view import show_sweep
-    from knnmt.measure.curves import draw_sweep
     from knnmt.measure.evaluation import read_test_set
-    from knnmt.measure.surface import check_drawable
     from knnmt.measure.sweep import Axes
     from knnmt.measure.sweep import sweep as sweep_translator
+    from knnmt.measure.sweep_plot import draw_sweep
+    from knnmt.measure.tuning_plot import check_drawable
 
     axes = Axes.parse(k=k, temperature=temperature, sizes=sizes, nprobe=nprobe, beam=beam)
     if plot:

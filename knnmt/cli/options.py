@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 
 from knnmt.errors import SettingsError
+from knnmt.text.endings import READ_AS_MEMORY, either_of
+from knnmt.translate.settings import KINDS
 
 if TYPE_CHECKING:
     from knnmt.retrieval.local_retriever import SearchedBy
@@ -31,7 +33,7 @@ WhereOption = Annotated[
 ]
 CorpusOption = Annotated[
     list[Path] | None,
-    typer.Option("--corpus", help="A .tmx, .xlf, .po, .tsv, .csv or .jsonl file (or .gz); may be repeated."),
+    typer.Option("--corpus", help=f"A {either_of(READ_AS_MEMORY)} file (or .gz); may be repeated."),
 ]
 SourceOption = Annotated[
     list[Path] | None, typer.Option("--source", help="Text file of source lines; may be repeated.")
@@ -58,9 +60,7 @@ CapOption = Annotated[
 ]
 MixingOption = Annotated[
     str,
-    typer.Option(
-        "--mixing", help="Mixing method to fit: learned, fixed, adaptive, robust, or paper (which fits nothing)."
-    ),
+    typer.Option("--mixing", help=f"Mixing method to fit: {either_of(KINDS)}. With paper, nothing is fitted."),
 ]
 GeneralOption = Annotated[
     Path | None,

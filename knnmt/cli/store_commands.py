@@ -38,6 +38,7 @@ from knnmt.cli.options import (
 )
 from knnmt.cli.store_view import mixing_line
 from knnmt.errors import SettingsError
+from knnmt.text.endings import WRITTEN_AS_MEMORY, either_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -304,7 +305,9 @@ def join_tiers(path: Path) -> None:
 @store_commands.command()
 def export(
     store: StoreArgument,
-    output_file: Annotated[Path, typer.Option("--output", help="File to write: .tmx, .tsv, .csv or .jsonl (or .gz).")],
+    output_file: Annotated[
+        Path, typer.Option("--output", help=f"File to write: {either_of(WRITTEN_AS_MEMORY)} (or .gz).")
+    ],
     where: WhereOption = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,

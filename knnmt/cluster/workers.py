@@ -17,8 +17,8 @@ import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayError
 
+from knnmt.cluster.build_tasks import assign_part, make_part_of_slice
 from knnmt.cluster.connection import explained
-from knnmt.cluster.making import assign_part, make_part_of_slice
 from knnmt.cluster.slices import write_slice
 from knnmt.files import rename_durably
 from knnmt.layout.manifest import PARTS

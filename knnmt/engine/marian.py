@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from knnmt.engine.copies import Layers
 from knnmt.engine.decoder import Passed
 from knnmt.engine.keys import catching_keys
+from knnmt.engine.packed_copies import Layers
 from knnmt.engine.packed_layers import is_watched
 from knnmt.engine.runtime import Judged, runtime_of
 from knnmt.models.architectures import architecture_of

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import nn
 
-from knnmt.engine.copies import Layers
+from knnmt.engine.packed_copies import Layers
 from knnmt.engine.runtime import runtime_of
 from knnmt.errors import SettingsError
 from knnmt.models.network import Network

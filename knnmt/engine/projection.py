@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from knnmt.engine import halves
-from knnmt.engine.bytewise import by_bytes, pack_bytes
+from knnmt.engine import half_precision
+from knnmt.engine.int8 import by_bytes, pack_bytes
 from knnmt.packed_weights import PackedWeights, WeightSums, can_be_packed
 from knnmt.switches import left_out
 
@@ -155,8 +155,8 @@ class Projection:
     def logits(self, states: torch.Tensor) -> AllLogits:
         if len(states) <= FEW and self.objection_to_halves is None:
             if self.in_halves is None:
-                self.in_halves = halves.pack_halves(*self.in_whole_chunks())
-            return AllLogits(halves.by_halves(states, self.in_halves), self.weight.shape[0])
+                self.in_halves = half_precision.pack_halves(*self.in_whole_chunks())
+            return AllLogits(half_precision.by_halves(states, self.in_halves), self.weight.shape[0])
         if self.is_packed:
             self.packed = self.packed or PackedWeights(*self.in_whole_chunks())
             return AllLogits(self.packed.product(states), self.weight.shape[0])
@@ -170,7 +170,7 @@ class Projection:
     @cached_property
     def objection_to_halves(self) -> str | None:
         """Why few rows are not multiplied in half precision."""
-        return halves.objection_to(self.weight) if self.is_packed else "the projection is not packed"
+        return half_precision.objection_to(self.weight) if self.is_packed else "the projection is not packed"
 
     def rough_logits(self, states: torch.Tensor) -> AllLogits:
         """Logits with errors of about one per cent."""

@@ -13,7 +13,7 @@ from weakref import ReferenceType
 import torch
 from torch import nn
 
-from knnmt.engine.copies import Packing
+from knnmt.engine.packed_copies import Packing
 from knnmt.models.network import Network
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from knnmt.engine.bytewise import has_bytes
 from knnmt.engine.compiled import decoder_for
 from knnmt.engine.decoder import Decoder, Passed
+from knnmt.engine.int8 import has_bytes
 from knnmt.engine.marian import encode, jointly_packed, objection_to_direct
 from knnmt.engine.network_decoder import NetworkDecoder
 from knnmt.engine.packed_layers import is_hooked, packed_layers

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from knnmt.errors import StoreError
-from knnmt.layout.last_used import LastUsed
+from knnmt.layout.lru import LastUsed
 from knnmt.layout.older_formats import as_second
 from knnmt.layout.records import (
     FileRecord,

@@ -21,7 +21,7 @@ from knnmt.arrays import Array
 from knnmt.errors import StoreError
 from knnmt.files import REMEDY, reading
 from knnmt.layout.hashes import hashes_of, rows_with
-from knnmt.layout.last_used import LastUsed
+from knnmt.layout.lru import LastUsed
 from knnmt.layout.packed_parts import PACKED, read_packed
 from knnmt.layout.records import COLUMNS, HASHES, HEAD, FileRecord, PartRecord, checksum_of_head
 

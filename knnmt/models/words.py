@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 
 from knnmt.models.translation_model import TranslationModel
-from knnmt.text.scripts import is_spaceless
+from knnmt.text.writing_systems import is_spaceless
 
 SPACE = "␣"
 PIECE_SPACE = "▁"  # how SentencePiece writes a space

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from knnmt.errors import KnnmtError
 from knnmt.release import __version__
-from knnmt.serve import documents, libretranslate, memories, metrics, other_shapes, pages, translations
+from knnmt.serve import documents, libretranslate, memories, metrics, other_apis, pages, translations
 from knnmt.serve.calls import Server
 from knnmt.serve.guarding import Guard
 from knnmt.serve.openapi import openapi_document
@@ -37,13 +37,13 @@ def make_app(server: Server, lifespan: Lifespan | None = None) -> FastAPI:
         app.include_router(shape)
     for shape in (
         documents.libretranslate,
-        other_shapes.deepl,
-        other_shapes.tmserver,
-        other_shapes.apertium,
+        other_apis.deepl,
+        other_apis.tmserver,
+        other_apis.apertium,
         pages.router,
     ):
         app.include_router(shape)
-    app.include_router(other_shapes.deepl, prefix="/deepl", include_in_schema=False)
+    app.include_router(other_apis.deepl, prefix="/deepl", include_in_schema=False)
     app.exception_handler(ApiError)(on_api_error)
     app.exception_handler(RequestValidationError)(on_invalid)
     app.exception_handler(HTTPException)(on_http_error)
@@ -65,7 +65,7 @@ def error(status: int, message: str, headers: dict[str, str] | None = None) -> R
 
 async def on_api_error(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, ApiError)
-    speaks_deepl = request.url.path.startswith(other_shapes.DEEPL)  # whose clients look for another name
+    speaks_deepl = request.url.path.startswith(other_apis.DEEPL)  # whose clients look for another name
     content = {"error": failure.message} | ({"message": failure.message} if speaks_deepl else {})
     return JSONResponse(content, failure.status, failure.headers)
 

@@ -14,6 +14,7 @@ from knnmt.service.failures import BadRequest
 from knnmt.service.jobs import ENDINGS
 from knnmt.service.languages import detect, language_name
 from knnmt.service.service import AUTO
+from knnmt.text.endings import READ_AS_MEMORY, WRITTEN_AS_MEMORY
 from knnmt.text.languages import base_language
 
 router = APIRouter(tags=["LibreTranslate"])
@@ -73,6 +74,8 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
         "language": {side: {"code": code, "name": language_name(code)} for side, code in named.items()},
         "suggestions": any(engine.stores for engine in service.shelf.engines.values()),
         "supportedFilesFormat": list(ENDINGS),
+        "importedMemories": list(READ_AS_MEMORY),  # these two are for our own page
+        "exportedMemories": list(WRITTEN_AS_MEMORY),
     }
 
 

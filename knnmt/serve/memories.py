@@ -26,9 +26,11 @@ from knnmt.store.datastore import Store
 from knnmt.store.filters import chosen_segments
 from knnmt.store.versions import roll_back, versions_of
 from knnmt.text.corpus import Corpus, Segment
+from knnmt.text.endings import WRITTEN_AS_MEMORY, either_of
 from knnmt.text.exporting import write_memory
 
 router = APIRouter(prefix="/v1/memories", tags=["memories"])
+EXPORTED: list[Any] = [ending[1:] for ending in WRITTEN_AS_MEMORY]
 MOST_FOUND = 200
 MOST_ADDED = 1_000
 
@@ -212,7 +214,7 @@ async def rollback(request: Request, name: str, asked: Rollback) -> Changed:
     "multipart/form-data": {"schema": {"type": "object", "required": ["file"], "properties": {
         "file": {"type": "string", "format": "binary"}, "replace": {"type": "boolean"}}}}}}})  # fmt: skip
 async def import_file(request: Request, name: str) -> Imported:
-    """Add every pair of a TMX, XLIFF, PO, TSV, CSV or JSONL file. Answered when all of it is on disk."""
+    """Add all pairs of a file in one of the formats of memories. The answer is sent when they are on disk."""
     caller = all_of(await caller_of(request, role="admin"))
     writer = caller.service.writer(caller.access, name)
     upload = caller.fields.get("file")
@@ -243,10 +245,12 @@ def importing(path: Path, model: Any, corpus: Corpus, replace: bool) -> Callable
 async def export(
     request: Request,
     name: str,
-    format: Annotated[Literal["tmx", "tsv", "csv", "jsonl"], Query()] = "tmx",  # noqa: A002
+    format: Annotated[str, Query(json_schema_extra={"enum": EXPORTED})] = "tmx",  # noqa: A002
 ) -> Response:
     """Every pair that the key may see, as a file."""
     caller = await caller_of(request, role="correct")
+    if format not in EXPORTED:
+        raise BadRequest(f"format: {format!r} is not {either_of(tuple(EXPORTED))}")
     shown = await asyncio.to_thread(shown_to, caller, name, [])
     if not shown.visible:
         raise NotFound("this key sees no pair of this memory")

@@ -8,7 +8,7 @@ from lxml import etree
 
 from knnmt.errors import CorpusError
 from knnmt.text.inputs import LONGEST
-from knnmt.text.scripts import SPACE_AFTER
+from knnmt.text.writing_systems import SPACE_AFTER
 
 MOST_TAGS = 1 << 19  # between the ends of two units
 

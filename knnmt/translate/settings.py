@@ -6,6 +6,7 @@ from typing import Any
 
 from knnmt.errors import SettingsError
 from knnmt.mixing.fixed_values import ALWAYS, FixedValues
+from knnmt.text.endings import either_of
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 BY_HAND = ("k", "temperature", "weight")  # any of these asks for the paper's fixed mixing
@@ -33,9 +34,7 @@ class TranslateSettings:
     certain: float | None = option(
         None, "Skip the search where the model's best token has a higher probability. [default: as tuned, else 1]"
     )
-    mixing: str | None = option(
-        None, "Mixing method: learned, fixed, paper, adaptive or robust. [default: as the store was fitted]"
-    )
+    mixing: str | None = option(None, f"Mixing method: {either_of(KINDS)}. [default: as the store was fitted]")
     exact: bool = option(False, "Use the paper's method without approximations. Slower.", memory=False)
     where: tuple[str, ...] = option(
         (), "Use only segments that match this condition, such as corpus=house; may be repeated."

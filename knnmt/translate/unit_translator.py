@@ -15,7 +15,7 @@ from knnmt.engine.runtime import keeping_encodings
 from knnmt.retrieval.lookup import LEAST, Lookup
 from knnmt.store.datastore import StoredSegment
 from knnmt.text.languages import base_language
-from knnmt.text.scripts import is_spaceless
+from knnmt.text.writing_systems import is_spaceless
 from knnmt.translate.aligning import Aligner, Pair
 from knnmt.translate.document_settings import UnitOptions as UnitOptions
 from knnmt.translate.pieces import UnitPiece, fits_model, translate_pieces

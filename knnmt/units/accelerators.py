@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from knnmt.documents.content import Content, plain_text
-from knnmt.text.scripts import is_spaceless
+from knnmt.text.writing_systems import is_spaceless
 from knnmt.units.protected import things
 
 LABEL = 60  # characters: what is longer is no label, unless the file says how it marks accelerators

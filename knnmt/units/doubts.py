@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from knnmt.text.scripts import is_spaceless
+from knnmt.text.writing_systems import is_spaceless
 from knnmt.units.protected import NUMBER, western
 
 TAG_GUESSED = "tag guessed"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from knnmt.documents.content import Content, Tag
-from knnmt.text.scripts import SPACE_AFTER, is_spaceless
+from knnmt.text.writing_systems import SPACE_AFTER, is_spaceless
 from knnmt.units.protected import things
 
 Gap = tuple[str | Tag, ...]  # white space and tags, in order

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 from sentencex import segment
 
-from knnmt.text.scripts import is_spaceless
+from knnmt.text.writing_systems import is_spaceless
 from knnmt.units.flat import Flat, Span, white
 from knnmt.units.lines import ends_of_lines
 

@@ -18,7 +18,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'knnm
 
 from knnmt import BuildSettings, Corpus, ModelError, Store, build_store  # noqa: E402
 from knnmt.cli.demo import demo_corpus  # noqa: E402
-from knnmt.cluster.making import assign_part, loaded, plainly  # noqa: E402
+from knnmt.cluster.build_tasks import assign_part, loaded, plainly  # noqa: E402
 from knnmt.cluster.slices import read_slice, write_slice  # noqa: E402
 from knnmt.cluster.workers import Gauge, RayWorkers  # noqa: E402
 from knnmt.layout.parts import EncodedSegment  # noqa: E402

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from knnmt.engine.bytewise import has_bytes
+from knnmt.engine.int8 import has_bytes
 from knnmt.engine.projection import FEW, AllLogits, NextTokens, Projection, largest
 from knnmt.packed_weights import can_be_packed
 

@@ -12,9 +12,9 @@ from command_line import Run
 
 from knnmt import BuildSettings, SettingsError, Store, Translator, build_store
 from knnmt.cli.demo import demo_corpus, read_demo
-from knnmt.measure.curves import draw_sweep, short
 from knnmt.measure.subsets import Nesting, check_trainable, factory_for, make_subset
 from knnmt.measure.sweep import COLUMNS, Axes, Point, Study, Sweep, Table, parse_numbers, plan, sweep
+from knnmt.measure.sweep_plot import draw_sweep, short
 from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.store.versions import changing, commit

@@ -17,7 +17,6 @@ from knnmt.cli.store_view import tuned_line
 from knnmt.layout.manifest import read_manifest
 from knnmt.measure.foreign import ForeignText
 from knnmt.measure.jury import JudgedSetting, Jury
-from knnmt.measure.surface import check_drawable, draw_tuning
 from knnmt.measure.tuning import (
     CLEARLY_BETTER,
     Tuning,
@@ -28,6 +27,7 @@ from knnmt.measure.tuning import (
     work_of,
     write_tuning,
 )
+from knnmt.measure.tuning_plot import check_drawable, draw_tuning
 from knnmt.progress import Advance
 from knnmt.store.removing import remove_from_store
 from knnmt.store.versions import locked
@@ -315,7 +315,7 @@ def test_an_interrupted_run_leaves_nothing(
 
 
 def test_a_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch, run: Run, copied: Store, tmp_path: Path) -> None:
-    monkeypatch.setattr("knnmt.measure.surface.find_spec", lambda _: None)
+    monkeypatch.setattr("knnmt.measure.tuning_plot.find_spec", lambda _: None)
     code, _, err = run("tune", copied.path, "--source", "x", "--target", "x", "--plot", tmp_path / "a.png")
     assert (code, err) == (2, "knnmt: --plot needs matplotlib: pip install 'knnmt[plot]'\n")
 

@@ -165,6 +165,13 @@ def test_history_and_rollback(own: TestClient) -> None:
     assert own.post("/v1/memories/house/rollback", json={"version": 10_000}).status_code == 400
 
 
+@pytest.mark.parametrize("kind", ["xlf", "", "../../tmx"])
+def test_only_known_formats_are_exported(own: TestClient, kind: str) -> None:
+    refused = own.get("/v1/memories/house/export", params={"format": kind})
+    assert refused.status_code == 400
+    assert refused.json()["error"].endswith("is not tmx, tsv, csv or jsonl")
+
+
 @pytest.mark.parametrize("kind", ["tmx", "tsv", "csv", "jsonl"])
 def test_what_is_exported_can_be_imported(own: TestClient, kind: str) -> None:
     exported = own.get("/v1/memories/house/export", params={"format": kind})

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from parallel_text import STEADILY, TEXT, message, one_file, pairs_of, write
 
 from knnmt.errors import CorpusError
-from knnmt.text.corpus import Corpus, Segment, Skipped, default_name, one_line, read_segments, survey
+from knnmt.text.corpus import READERS, Corpus, Segment, Skipped, default_name, one_line, read_segments, survey
+from knnmt.text.endings import READ_AS_MEMORY, WRITTEN_AS_MEMORY
+from knnmt.text.exporting import WRITERS
 
 PAIRS = [("Guten Tag", "Good day"), ("Öl 漢字 😀", "oil")]
 TMX = (
@@ -400,3 +402,8 @@ def test_tsv_with_a_wrong_number_of_columns(tmp_path: Path, line: str, columns: 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.jsonl", "PAIRS.TMX"])
 def test_other_files_need_no_languages(tmp_path: Path, name: str) -> None:
     assert pairs_of(one_file(tmp_path / name, ONE_FILE[name], (None, None))) == PAIRS
+
+
+def test_help_texts_list_the_formats_that_there_are() -> None:
+    assert set(READERS) == set(READ_AS_MEMORY)
+    assert set(WRITERS) == set(WRITTEN_AS_MEMORY)

@@ -13,6 +13,10 @@ export function startMemory() {
   replace($("memory-name"), ...server.memories.map((one) => make("option", { value: one.name }, one.name)));
   if (startMemory.done || !server.memories.length) return;
   startMemory.done = true;
+  const { importedMemories, exportedMemories } = server.frontend;
+  $("import-kinds").textContent = `File (${importedMemories.join(" ")})`;
+  $("import-file").accept = [...importedMemories, ".gz"].join(",");
+  replace($("export-format"), ...exportedMemories.map((ending) => make("option", {}, ending.slice(1))));
   $("history-card").open = matchMedia("(min-width: 46rem)").matches;
   $("search").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from knnmt.engine.bytewise import by_bytes, has_bytes, pack_bytes
+from knnmt.engine.int8 import by_bytes, has_bytes, pack_bytes
 
 pytestmark = pytest.mark.skipif(not has_bytes(torch.device("cpu")), reason="this processor has no product of bytes")
 

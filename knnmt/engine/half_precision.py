@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from knnmt.engine.bytewise import has_bytes
+from knnmt.engine.int8 import has_bytes
 from knnmt.switches import left_out
 
 
