@@ -47,7 +47,7 @@ class PackedWeights:
 
 
 class WeightSums:
-    """Checksums of some weights, to tell whether any of their numbers has changed since.
+    """Checksums of weights, to detect whether any of them has changed.
 
     PyTorch does not count every change (one through `.data` it does not), so the bits of every row are summed. That
     reads 70 GB a second here: a hundredth of the time that a batch takes.

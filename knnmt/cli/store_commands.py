@@ -161,7 +161,7 @@ def keep_fitted_to(path: Path) -> None:
 
 @contextmanager
 def building_workers(ray: str | None) -> "Iterator[Workers | None]":
-    """Who builds: this process or a cluster."""
+    """The workers of a build: a Ray cluster, or None for this process."""
     if ray is None:
         yield None
         return

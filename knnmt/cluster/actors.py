@@ -27,7 +27,7 @@ LARGE = 100_000  # bytes, from which on Ray would copy a request for every shard
 
 
 class ShardActor:
-    """A shard in its own process. It opens its files when it is first asked, also after a restart."""
+    """A shard in its own process. It opens its files at the first request, also after a restart."""
 
     def __init__(self, contents: ShardContents, share: ShardNumber) -> None:
         self.contents, self.share = contents, share
@@ -107,7 +107,7 @@ class Shards:
         return getattr(actor, method).remote(*arguments)
 
     def living(self, number: int, asked: Any, error: RayError) -> Any:
-        """Who is asked once more: the same actor, or, if Ray has given it up, a new one."""
+        """The same actor, or a new one if Ray has given it up."""
         time.sleep(PAUSE)
         with self.replacing:
             if isinstance(error, ActorDiedError) and self.actors[number] is asked:

@@ -32,7 +32,7 @@ class DocumentOptions:
 
 
 class Document(Protocol):
-    """A file that can be translated. Each call reads it anew."""
+    """A file that can be translated. Each call reads the file again."""
 
     @property
     def path(self) -> Path: ...

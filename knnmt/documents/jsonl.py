@@ -34,7 +34,7 @@ def pieces(file: EncodedFile, options: DocumentOptions) -> Iterator[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value of an object and where it stands in the line."""
+    """A value of an object and its offsets in the line."""
 
     name: str
     value: Any

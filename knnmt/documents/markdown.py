@@ -40,7 +40,7 @@ def pieces(read: Callable[[], "Outline"], options: DocumentOptions, name: str) -
 
 
 def front_matter_end(text: str) -> int:
-    """Where the document begins: behind its byte order mark and its front matter."""
+    """The offset where the document begins: after its byte order mark and front matter."""
     begin = 1 if text.startswith(MARK) else 0
     first = ""
     for match in LINE.finditer(text, begin):
@@ -55,7 +55,7 @@ def front_matter_end(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The text of a block in the file, without what stands before its lines."""
+    """The text of a block in the file, without the prefixes of its lines."""
 
     start: int
     end: int
@@ -75,7 +75,7 @@ class Block:
 
     @property
     def content(self) -> str:
-        """Its text without what stands before its lines."""
+        """Its text without the prefixes of its lines."""
         return self.encoded.decode()
 
 

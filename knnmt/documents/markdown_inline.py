@@ -184,7 +184,7 @@ def nest(tags: Tags, place: int, start: int, end: int, raw: str, spelling: Markd
 
 
 def spelled_out(raw: str) -> str:
-    """Text without its escapes and references; what an escape stands before is no reference."""
+    """Text without its escapes and references; an escaped character does not begin a reference."""
     return ESCAPED.sub(lambda match: match.group(1) or unescape(match.group()), raw)
 
 

@@ -20,7 +20,7 @@ def open_plain(path: Path, options: DocumentOptions) -> SplicedDocument:
 
 
 def around(text: str, blank: str = BLANK) -> tuple[str, str, str]:
-    """What stands before the text, the text, and what stands after it."""
+    """The white space before the text, the text, and the white space after it."""
     inner = text.strip(blank)
     start = text.find(inner) if inner else len(text)
     return text[:start], inner, text[start + len(inner) :]
@@ -43,7 +43,7 @@ def written_line(results: tuple[UnitResult, ...]) -> str:
 
 @dataclass(slots=True)
 class Paragraph:
-    """Lines that stand together."""
+    """Lines without a blank line between them."""
 
     number: int
     lines: list[str]
@@ -86,7 +86,7 @@ def paragraph_pieces(file: EncodedFile) -> Iterator[Piece]:
 
 
 def paragraphs_of(lines: Iterable[str]) -> Iterator[str | Paragraph]:
-    """Blank lines as they are, and what stands between them."""
+    """Blank lines as they are, and the paragraphs between them."""
     paragraph: Paragraph | None = None
     for number, line in enumerate(lines, start=1):
         if around(line)[1]:

@@ -42,7 +42,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The cells as they stand in the file, and the line end after them."""
+    """The cells as they are written in the file, and the line end after them."""
 
     number: int  # of its first line
     cells: list[str]
@@ -213,7 +213,7 @@ def plain_rows(file: EncodedFile) -> Iterator[TableRow]:
 
 @dataclass(slots=True)
 class Pending:
-    """A row of which some lines have been read; its last cell may go on."""
+    """A row of which some lines have been read; its last cell may continue."""
 
     number: int
     cells: list[str] = field(default_factory=list)
@@ -222,7 +222,7 @@ class Pending:
 
 
 def quoted_rows(file: EncodedFile, separator: str) -> Iterator[TableRow]:
-    """Rows of CSV; a quoted cell may go on over several lines."""
+    """Rows of CSV; a quoted cell may have several lines."""
     row = Pending(1)
     for number, line in enumerate(file.lines(), start=1):
         row.size += len(line)

@@ -67,14 +67,14 @@ class SideReader:
             self.add_subflows(node, tag, node.start, tags, spelling)
 
     def add_subflows(self, node: Node, tag: int, start: int, tags: Tags, spelling: XmlSpelling) -> None:
-        """Text inside code, such as a footnote's: each is a passage of its own."""
+        """Text inside code, such as a footnote; each is a separate passage."""
         for child in node.children:
             if child.own and child.name == "sub" and not child.is_empty:
                 tags.nest(tag, child.opened - start, child.closed - start, self.passage_of(child, spelling))
 
 
 def add_marker(node: Node, markup: str, tags: Tags) -> int:
-    """An element that stands for itself, or for one end of a stretch."""
+    """An element that is a single tag, or one end of a pair."""
     name = node.name
     ends = OPENING.get(name) or CLOSING.get(name) or ()
     reference = next((node.get(attribute) for attribute in ends if node.get(attribute)), "")

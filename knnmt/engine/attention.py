@@ -138,7 +138,7 @@ def by_network(model: TranslationModel, inputs: dict[str, torch.Tensor]) -> Sequ
 
 @contextmanager
 def without_projection(network: Network) -> Iterator[None]:
-    """Inside, the logits say nothing: they take half of the time, and nobody asks for them."""
+    """A context without the projection: the logits are not needed, and take half of the time."""
     head = network.get_output_embeddings()
     if type(head) is not torch.nn.Linear or "forward" in vars(head):
         yield

@@ -198,7 +198,7 @@ def padding_hidden(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | Non
 
 
 def objection_to_direct(model: TranslationModel) -> str | None:
-    """Why the model cannot be run here; None where it looks like one, nobody watches it, and it gives the same.
+    """Why the model cannot be run directly; None if it is a Marian model without hooks and gives the same result.
 
     The last is tried once, and again when other modules have been put into it.
     """

@@ -30,7 +30,7 @@ log = logging.getLogger("knnmt.engine")
 
 
 class Judged(NamedTuple):
-    """The modules that a network had when it was judged, and the objection to running it directly."""
+    """The modules of a network when it was checked, and the objection to running it directly."""
 
     modules: list[ReferenceType[nn.Module]]
     objection: str | None

@@ -119,7 +119,7 @@ def manifest_in(file: Path) -> Manifest:
 
 
 class NewerError(Exception):
-    """A manifest of a later format; tells which knnmt wrote it."""
+    """A manifest of a later format; the message names the knnmt version that wrote it."""
 
 
 def parsed(text: str) -> Manifest:

@@ -149,7 +149,7 @@ class PartRecord:
 
 
 def check_sizes(part: PartRecord) -> None:
-    """Counts must fit the files: a wrong one would otherwise be believed."""
+    """Check that the counts fit the sizes of the files."""
     rows = {name: part.entries * np.dtype(kind).itemsize for name, kind in COLUMNS.items() if name != "keys"}
     for name, content in (rows | {HASHES: part.segments * 16}).items():
         file = part.files.get(f"{name}.npy")

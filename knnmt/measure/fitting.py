@@ -53,7 +53,7 @@ class Observations:
 
 
 def observe_memory(model: TranslationModel, store: Store, general: Sequence[str]) -> Observations:
-    """Look at some of the memory's sentences, each left out of its own search, and at general text."""
+    """Observe sentences of the memory, each left out of its own search, and general text."""
     retriever = LocalRetriever([store])
     coverage, variance = coverage_of(store, model), variance_of(store)
     seen = seen_text(model, store, retriever, coverage, variance)

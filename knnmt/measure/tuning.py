@@ -113,7 +113,7 @@ def tune(
 
 
 def learn(jury: Jury, *, show_progress: bool = False) -> FittedHead | None:
-    """The store's head, refitted with the sentences that no candidate is judged on."""
+    """The store's head, fitted again with the sentences that are not used to compare candidates."""
     judged = rounds_for(len(jury.sources))[-1][0]
     free = slice(judged, judged + TEXT_FOR_FITTING)
     with progress_bar("fitting", 1, show=show_progress) as advance:

@@ -89,7 +89,7 @@ def padded_logits(logits: torch.Tensor) -> torch.Tensor:
 
 
 def digest(head: Head) -> str:
-    """What tells heads apart: the same for the same weights, in every run."""
+    """A hash of the weights, which identifies a head in every run."""
     hashed = hashlib.sha256(head.kind.encode())
     for name, tensor in sorted(head.state_dict().items()):
         hashed.update(name.encode() + tensor.detach().contiguous().numpy().tobytes())

@@ -24,7 +24,7 @@ class Judgement(NamedTuple):
 
 
 class Head(nn.Module):
-    """A network from evidence to judgement."""
+    """A network that computes weight and temperature from the evidence."""
 
     kind = ""
 

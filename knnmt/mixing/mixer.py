@@ -18,7 +18,7 @@ class Needs(NamedTuple):
 
 
 class Mixer(Protocol):
-    """How much to believe the memory, row by row. `knnmt.mixing` lists the implementations."""
+    """Decides, row by row, how much weight the memory gets. `knnmt.mixing` lists the implementations."""
 
     @property
     def needs(self) -> Needs:

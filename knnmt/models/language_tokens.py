@@ -58,7 +58,7 @@ def fsmt_turned_round(tokenizer: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Languages:
-    """How one kind of model names its languages; the defaults ask the tokenizer."""
+    """How one kind of model names its languages. By default, the tokenizer is asked."""
 
     own: Callable[[Any], Pair] = pair_of_tokenizer
     codes: Callable[[Any], dict[str, int]] = language_codes

@@ -9,7 +9,7 @@ NAME = "MarianTokenizer"
 
 
 class MarianTokenizer(transformers.MarianTokenizer):
-    """The same tokenizer under the same name; punctuation rules are loaded when `normalize` first asks for them."""
+    """The same tokenizer under the same name; punctuation rules are loaded only when `normalize` needs them."""
 
     def _setup_normalizer(self) -> None:
         self.punc_normalizer = self._normalize_punctuation

@@ -99,7 +99,7 @@ class TranslationModel:
         return str(self.tokenizer.convert_ids_to_tokens([token])[0])
 
     def token_texts(self, tokens: Sequence[int]) -> list[str]:
-        """The same of several, which the tokenizer is asked for once."""
+        """The same for several tokens, with one call to the tokenizer."""
         known = self.known_texts
         new = [token for token in tokens if token not in known]
         known.update(zip(new, map(str, self.tokenizer.convert_ids_to_tokens(new)), strict=True))

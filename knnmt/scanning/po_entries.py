@@ -132,7 +132,7 @@ def checked(entry: Entry, name: str) -> Entry:
 
 
 def add_statement(entry: Entry, statement: str, current: str, where: str) -> str:
-    """The keyword whose strings go on."""
+    """Add the keyword to which the next strings belong."""
     keyword, string = KEYWORD.match(statement), STRING.search(statement)
     begins = string.start() if string else 0
     told = statement[:begins].strip() if string else "?"

@@ -115,7 +115,7 @@ def distances_less_norms(queries: torch.Tensor, keys: torch.Tensor, norms: torch
 
 
 def smallest(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k smallest of each row and where they are.
+    """The k smallest values of each row, and their columns.
 
     They lie in the k chunks with the smallest minima, so that only those chunks need to be sorted.
     """
@@ -129,7 +129,7 @@ def smallest(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def least_of_chunks(scores: torch.Tensor) -> torch.Tensor:
-    """The minimum of each chunk, [rows, chunks], read in the order in which the scores lie in memory."""
+    """The minimum of each chunk, [rows, chunks], read in the order of the scores in memory."""
     if scores.is_contiguous():
         return scores.view(len(scores), -1, CHUNK).amin(dim=-1)
     return scores.T.reshape(-1, CHUNK, len(scores)).amin(dim=1).T.contiguous()

@@ -35,7 +35,7 @@ def in_groups_of_codes(codes: Any, centroids: Keys) -> Any:
 
 
 def middles_of(centroids: Keys, number: int) -> Keys:
-    """The middles of groups, [number, dimension].
+    """The centres of groups, [number, dimension].
 
     k-means that begins with every n-th centroid: they are well spread, because training leaves centroids in the order
     of its own groups.

@@ -148,7 +148,7 @@ def list_bytes(ivf: Any) -> NDArray[np.int64]:
 
 
 def letting_go(ivf: Any) -> Callable[[int], None] | None:
-    """Something to be told how many bytes of lists were read: now and then, the process lets go of what is mapped.
+    """A counter of bytes read from lists; from time to time, it releases the mapped pages.
 
     What the system has in memory of the file stays there; only this process's own share of it is bounded.
     """

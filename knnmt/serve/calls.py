@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class HungUp(ApiError):  # noqa: N818 - named for what happened
-    """The client has gone; nobody reads this answer."""
+    """The client has disconnected, so nobody reads this answer."""
 
     status = 400
 
@@ -78,7 +78,7 @@ class Server:
         self.ready = True
 
     def stop(self) -> None:
-        """Finish what was begun; documents go on when the server is started again."""
+        """Finish the current work; document jobs continue when the server is started again."""
         if self.jobs is not None and self._service is not None:
             self.jobs.stop()
             self._service.result().stop()
@@ -93,7 +93,7 @@ class Caller:
 
     @property
     def client(self) -> str:
-        """Who is to have a fair share: the key; without keys the machine, and on this one the connection."""
+        """The client for fair scheduling: the key; without keys, the machine, or on this machine the connection."""
         if self.server.gate.keys is not None:
             return f"key {self.access.name}"
         host, port = self.request.client or ("", 0)
@@ -118,7 +118,7 @@ class Caller:
 
 
 async def caller_of(request: Request, *, role: str = "translate", counted: bool = True, anyone: bool = False) -> Caller:
-    """Read the request and let its sender in, or not. `anyone` needs no key, but a wrong one is told."""
+    """Read the request and check its key. With `anyone`, no key is needed, but a wrong key is refused."""
     server: Server = request.app.state.server
     fields = await sent_fields(request)
     key = key_in(request, fields)

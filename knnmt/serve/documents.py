@@ -58,7 +58,7 @@ class DoubtfulUnit(BaseModel):
 
 
 class DocumentReport(BaseModel):
-    """Totals, and the units that somebody should look at, the least certain first."""
+    """Totals, and the units that a person should check, the least certain first."""
 
     document: DocumentState
     doubtful: list[DoubtfulUnit]
@@ -66,7 +66,7 @@ class DocumentReport(BaseModel):
 
 @router.post("", openapi_extra=FORM)
 async def upload(request: Request) -> DocumentState:
-    """Send a file; its translation goes on when this is answered, and after a restart of the server."""
+    """Upload a file. Its translation continues after this answer, and after a restart of the server."""
     caller = await caller_of(request)
     return state_of(await begun(caller))
 

@@ -55,7 +55,7 @@ class Guard:
             await self.counted(scope, limiting(receive, headers, self.limit(scope["path"])), send, self.shared(headers))
 
     def refusal(self, headers: Headers) -> str | None:
-        """Why a page on another site may not call: it would do so with the rights of whoever looks at it."""
+        """Why a page on another site may not call: it would use the rights of the person who opens it."""
         if self.keys is None and not self.settings.public:
             name = host_in(headers.get("host", ""))
             if name not in (*LOOPBACK, *self.settings.hosts):
@@ -84,7 +84,7 @@ class Guard:
         return limits.upload_bytes if path.startswith(UPLOADS) else limits.body_bytes
 
     async def counted(self, scope: Scope, receive: Receive, send: Send, shared: dict[str, str]) -> None:
-        """Answer, and write down how: the route as it is declared, for a path may hold somebody's text."""
+        """Answer and count the request under its declared route, because a path may contain somebody's text."""
         begun, statuses = time.monotonic(), [500]
         finishing = self.finishing(send, shared, statuses)
         try:

@@ -60,7 +60,7 @@ async def health(request: Request) -> dict[str, str]:
 @router.get("/frontend/settings")
 @router.post("/frontend/settings")
 async def frontend_settings(request: Request) -> dict[str, Any]:
-    """What LibreTranslate's own page asks first; ours does too. No key is needed."""
+    """Settings for LibreTranslate's own page and for ours. No key is needed."""
     server = request.app.state.server
     service = await server.service()
     first = next(iter(service.shelf.engines.values()))
@@ -82,7 +82,7 @@ async def frontend_settings(request: Request) -> dict[str, Any]:
 @router.get("/languages")
 @router.post("/languages")
 async def languages(request: Request) -> list[Language]:
-    """The languages that this server has, each with those that it translates into. Weblate asks without its key."""
+    """The languages of this server, each with its target languages. Weblate asks without its key."""
     caller = await caller_of(request, counted=False, anyone=True)
     return [cast(Language, one) for one in caller.service.languages(caller.access)]
 
@@ -99,7 +99,7 @@ async def translate(request: Request) -> Translated:
 
 
 def echoed(caller: Caller, texts: list[str]) -> dict[str, list[Any]] | None:
-    """The texts themselves, for a pair of languages that the server was told to answer so."""
+    """The source texts themselves, for a pair given with `--echo`."""
     asked = [sent_text(caller.fields, "source", AUTO), sent_text(caller.fields, "target")]
     pair = "-".join(base_language(code) for code in asked)
     return {"translatedText": texts} if pair in caller.server.settings.echo else None

@@ -35,7 +35,7 @@ def metric_lines(server: Server, service: Service) -> Iterator[str]:
 
 
 def of_service(service: Service) -> Iterator[str]:
-    """Queues and memories; an engine is told by its number, for a model's name may be a path."""
+    """Queues and memories. Engines are labelled by number, because the name of a model may be a path."""
     for name, kind in (("waiting_texts", "gauge"), ("decoded_texts_total", "counter"), ("batches_total", "counter")):
         yield f"# TYPE knnmt_{name} {kind}"
         for number, scheduler in enumerate(service.schedulers.values()):

@@ -119,7 +119,7 @@ def jobs_of(service: Service, state: Path) -> Jobs:
 
 
 def state_folder(settings: ServerSettings, port: int) -> Path:
-    """Where documents are kept: each server of a machine, told by its port, has its own."""
+    """The folder for documents; each server of a machine has its own, named after its port."""
     if settings.state is not None:
         return settings.state
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"

@@ -69,7 +69,7 @@ class AskedCorrection(InLanguages):
 
 
 class Sentence(BaseModel):
-    """A sentence pair of a memory; `marks` are the words of the target that spoke for the word."""
+    """A sentence pair of a memory; `marks` are the words of the target that contributed to the word."""
 
     id: str
     store: str
@@ -207,7 +207,7 @@ def shown_words(answer: Answer) -> list[Word]:
 
 
 def explained_words(answer: Answer) -> Iterator[Word]:
-    """The words of all sentences, where they stand in the whole text."""
+    """The words of all sentences, with their offsets in the whole text."""
     at = 0
     for word in (word for one in answer.explanations for word in one.words):
         found = answer.text.find(word.text, at)

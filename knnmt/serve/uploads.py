@@ -35,7 +35,7 @@ async def received(upload: UploadFile, folder: Path, limit: int) -> Path:
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
-    """A folder for one request. What is wrong with a file in it is told without where it lies."""
+    """A folder for one request. Error messages about files in it do not contain its path."""
     with tempfile.TemporaryDirectory(prefix="knnmt-") as folder:
         try:
             yield Path(folder)

@@ -26,7 +26,7 @@ PREFIX = "knnmt-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What one caller may do. `stores` None: all; `filters` hold for everything that the caller reads or writes."""
+    """The rights of one caller. `stores` None: all; `filters` apply to everything that the caller reads or writes."""
 
     name: str
     role: str = "translate"
@@ -77,7 +77,7 @@ class KeyFile:
         return self._records
 
     def access_of(self, key: str) -> Access | None:
-        """Every hash is compared, each in constant time: how long it takes tells nothing."""
+        """The access of a key. All hashes are compared in constant time, so that timing reveals nothing."""
         digest, found = digest_of(key), None
         for record in self.records():
             if hmac.compare_digest(record.sha256, digest):

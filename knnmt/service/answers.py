@@ -58,7 +58,7 @@ def answered(view: View, task: Task, texts: Sequence[str]) -> list[Answer]:
 
 
 def match_of(view: View, task: Task, text: str, parts: Sequence[str | Content]) -> Answer | None:
-    """The answer that the memory has for the whole text. One with tags is left to those who can place them."""
+    """The memory's translation of the whole text; None for a text with tags, whose tags must be placed."""
     tagged = len(parts) != 1 or any(not isinstance(one, str) for one in parts[0])
     if not task.exact or tagged or not text.strip():
         return None
@@ -102,7 +102,7 @@ def alternatives(view: View, own: Sequence[UnitOutcome], text: str, most: int) -
 
 
 def framed(source: str, target: str) -> str:
-    """The target with the white space that stands around the source."""
+    """The target with the white space around the source."""
     body = source.strip()
     start = source.index(body)
     return source[:start] + target + source[start + len(body) :]

@@ -64,7 +64,7 @@ Planner = Callable[[Store], Plan]
 
 @dataclass
 class Change:
-    """What waits for a store: a plan that may share a version with others, or a task of its own."""
+    """A waiting change to a store: a plan that may share a version with others, or a separate task."""
 
     planner: Planner | None = None
     task: Callable[[], Any] | None = None
@@ -170,7 +170,7 @@ def history_line(plan: Plan) -> str:
 
 
 def attempt(change: Change, store: Store) -> Plan | None:
-    """A plan, or its error to whoever waits: one wrong request must not hold up the others."""
+    """A plan, or an error for its caller: one wrong request must not fail the others."""
     assert change.planner is not None
     try:
         return change.planner(store)
@@ -281,7 +281,7 @@ def kept(pair: StoredSegment, depth: int = 0) -> dict[str, Any]:
 
 
 def shallow(records: list[dict[str, Any]], depth: int) -> list[dict[str, Any]]:
-    """The same, down to a depth: a sentence that is corrected every day must not grow for ever."""
+    """The same without older history, so that a sentence that is corrected every day does not grow."""
     if depth >= DEPTH:
         return []
     for record in records:

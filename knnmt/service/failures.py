@@ -13,7 +13,7 @@ import traceback
 
 
 def where(fault: BaseException) -> str:
-    """What a log may say of a fault of ours: its kind and its way, not its message, which may hold somebody's text."""
+    """What a log may say about an internal error: its type and traceback, not its message, which may contain texts."""
     return f"{type(fault).__name__}, at\n{''.join(traceback.format_tb(fault.__traceback__))}"
 
 

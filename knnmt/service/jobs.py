@@ -44,7 +44,7 @@ Translate = Callable[[Scope, str, Sequence[DocumentUnit]], list[UnitResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A document on its way. `owner` is the key that sent it, and nobody else sees it."""
+    """A document job. Only its `owner`, the key that sent it, can see it."""
 
     id: str
     name: str
@@ -89,7 +89,7 @@ class Jobs:
             thread.start()
 
     def _take_up(self, engines: set[str]) -> None:
-        """What an earlier run of the server left; of what was at work, that which is done stays done."""
+        """Continue the jobs of an earlier run of the server; finished units stay finished."""
         for record in sorted(self.folder.glob(f"*/{RECORD}")):
             try:
                 job = Job.from_json(json.loads(record.read_text(encoding="utf-8")))
@@ -103,7 +103,7 @@ class Jobs:
             self._jobs[job.id] = job
 
     def stop(self) -> None:
-        """After the units that are being translated; the next run goes on."""
+        """Stop after the units that are being translated; the next run continues."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -141,7 +141,7 @@ class Jobs:
         return job
 
     def beginning(self, place: Path, file: Path, units: int) -> str:
-        """The first texts of a file: what its language is told by."""
+        """The first texts of a file, for language detection."""
         try:
             found = islice(open_document(file, options=DocumentOptions()).units(), units)
             return "\n".join(plain_text(unit.source) for unit in found)
@@ -158,7 +158,7 @@ class Jobs:
         return sorted(mine, key=lambda job: (job.created, job.id), reverse=True)
 
     def job(self, identity: str, access: Access | None = None) -> Job:
-        """A caller's job; without a caller, whoever knows its id, which cannot be guessed."""
+        """A job of a caller; without a caller, of anyone who knows its id, which cannot be guessed."""
         with self._changed:
             job = self._jobs.get(identity)
         if job is None or (access is not None and job.owner != access.name):
@@ -196,7 +196,7 @@ class Jobs:
     # The work
 
     def _save(self, job: Job) -> Job:
-        """On disk, then for everyone to see; one that was removed meanwhile stays away."""
+        """Write to disk, then make visible; a job that was removed meanwhile stays removed."""
         with self._changed:
             if job.state != "waiting" and job.id not in self._jobs:
                 return job

@@ -30,7 +30,7 @@ BLOCKS = {
 
 
 def contents(text: str, *, is_html: bool) -> list[str | Content]:
-    """What is translated, each as text and tags, and what stands between: markup of blocks, as it is."""
+    """The parts to translate, each as text and tags, and the markup of blocks between them, unchanged."""
     if not is_html:
         return [paired(tokens(text))]
     found: list[str | Content] = []
@@ -82,7 +82,7 @@ def is_block(token: str) -> bool:
 
 
 def paired(given: "Iterator[str] | list[str]") -> Content:
-    """Tags that open and close one another get a number; one without its other half stands alone."""
+    """Number the tags that open and close one another; a tag without a partner is a single tag."""
     pieces: list[str | Tag] = []
     opened: list[tuple[str, int]] = []  # name and place
     numbers = count(1)
@@ -105,7 +105,7 @@ def can_open(token: str) -> bool:
 
 
 def closed(token: str, pieces: list[str | Tag], opened: list[tuple[str, int]], numbers: "Iterator[int]") -> Tag:
-    """A closing tag, and its opening one told of it; what was opened in between and never closed stands alone."""
+    """Match a closing tag with its opening tag; tags opened in between and never closed are single tags."""
     for at in reversed(range(len(opened))):
         name, place = opened[at]
         if name == tag_name(token):
@@ -122,5 +122,5 @@ def unescaped(content: Content) -> Content:
 
 
 def spoken(text: str, *, is_html: bool) -> str:
-    """The text without its markup: what the memory knows it by."""
+    """The text without its markup, as it is stored in the memory."""
     return "".join(plain_text(one) for one in contents(text, is_html=is_html) if not isinstance(one, str))

@@ -157,7 +157,7 @@ class Scheduler:
         self._ends = {client: end for client, end in self._ends.items() if end > self._now}
 
     def _first(self, name: Line) -> Work | None:
-        """Take the first of a line that somebody still waits for; none where there is none."""
+        """Take the first item of a queue that a client still waits for; None if there is none."""
         line, now = self._lines[name], time.monotonic()
         while line:
             _, work = line.popleft()
@@ -169,7 +169,7 @@ class Scheduler:
         return None
 
     def _advance(self, name: Line) -> None:
-        """The next of a line is its first; a line without any is gone."""
+        """Move to the next item of a queue; remove the queue if it is empty."""
         if line := self._lines[name]:
             heapq.heappush(self._heads, (self._ends[name[0]], line[0][0], name))
         else:

@@ -48,7 +48,7 @@ def meets(filters: Sequence[str], fields: dict[str, str]) -> bool:
 
 
 def completed(filters: Sequence[str], fields: dict[str, str]) -> dict[str, str]:
-    """The fields, with what `=` filters ask for where the caller said nothing about it."""
+    """The fields, with the values that `=` filters require where the caller gave none."""
     wanted = [Condition.parse(text) for text in filters]
     missing = {one.name: one.value for one in reversed(wanted) if one.comparison == "=" and one.name not in fields}
     return {**fields, **missing}

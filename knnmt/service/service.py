@@ -48,7 +48,7 @@ class Service:
         self.writers = {shelved.name: Writer(engine, shelved) for engine, shelved in shelf.stores()}
 
     def warm_up(self) -> None:
-        """Run every model once, and load what tells languages apart: the first request does not wait for a start."""
+        """Run every model once and load the language detection, so that the first request does not wait for it."""
         identifier()
         for engine in self.shelf.engines.values():
             engine.thread.run(partial(self._rehearse, engine))

@@ -120,14 +120,14 @@ class Shelf:
         raise AssertionError
 
     def without_paths(self, message: str) -> str:
-        """A message for a client: where stores lie on this machine is not its business."""
+        """An error message for a client, without paths of this machine."""
         for _, shelved in self.stores():
             message = message.replace(str(shelved.store.path), shelved.name)
         return message
 
 
 def stamp_of(path: Path) -> Signature:
-    """What tells one version of a store from another without reading it: its manifest is replaced, never changed."""
+    """Identifies a version of a store without reading it: its manifest is replaced, never changed."""
     status = (path / MANIFEST).stat()
     return status.st_ino, status.st_mtime_ns, status.st_size
 
@@ -164,7 +164,7 @@ def engine_name(model: TranslationModel) -> str:
 
 
 def named(given: Sequence[str]) -> Iterator[Memory]:
-    """The stores with names that a URL can hold, each of its own: the given one, else the folder's."""
+    """The stores with unique names that a URL can contain: the given name, else the folder's."""
     seen: dict[str, str] = {}
     for text in given:
         memory = open_memory(text)

@@ -110,7 +110,7 @@ class View:
         return self.units[True].lookup.near(text, least=least, most=most)
 
     def explain(self, source: str, target: str) -> Explanation | None:
-        """The words of a translation and what of the memory is behind each; None where no memory was asked."""
+        """The words of a translation with the sentences behind each; None if no memory was used."""
         if self.translator.retriever is None or not target.strip():
             return None
         tokens = self.translator.translation_model.encode_targets([target])[0]

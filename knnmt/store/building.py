@@ -74,7 +74,7 @@ class Slice:
 
 
 class Workers(Protocol):
-    """Who builds: this process, or many machines."""
+    """Runs the work of a build: on this process, or on many machines."""
 
     def make_parts(
         self, path: Path, model: TranslationModel, slices: Iterator[Slice], batch_tokens: int, advance: Advance

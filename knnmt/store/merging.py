@@ -94,7 +94,7 @@ def take_index(other: Store, index: IndexRecord, path: Path, name: str) -> Index
 
 
 def copy_durably(source: Path, target: Path) -> None:
-    """A copy and not a link: whoever damages one store's file must not damage the other store."""
+    """Copy a file instead of linking it, so that damage to one store cannot reach the other."""
     shutil.copyfile(source, target)
     flush_to_disk(target)
 

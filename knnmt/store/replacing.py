@@ -17,7 +17,7 @@ from knnmt.text.corpus import Segment
 
 
 def check_fits(segments: Iterable[Segment], model: TranslationModel) -> None:
-    """Raise if the model cannot take a pair: somebody waits for it to be learned."""
+    """Raise if the model cannot take a pair, before it is stored."""
     for encoded in encode_segments(segments, model):
         if not fits(encoded, model):
             raise CorpusError(f"the sentence pair is longer than the model's {model.positions} tokens")

@@ -32,7 +32,7 @@ PLACEHOLDER = re.compile(
 
 
 def placeholders(text: str) -> list[str]:
-    """The placeholders of a text, in order, as often as they stand there."""
+    """The placeholders of a text, in order, with repetitions."""
     return PLACEHOLDER.findall(text)
 
 

@@ -63,7 +63,7 @@ class PluralRule:
 
 
 def parsed_rule(text: str) -> PluralRule | None:
-    """A value of `Plural-Forms`; None where it is none that works."""
+    """A value of `Plural-Forms`; None if it is not valid."""
     match = FORMS.search(text)
     if match is None:
         return None

@@ -150,7 +150,7 @@ def are_words(left: str, right: str) -> bool:
 
 
 def mark_of(kind: str) -> Mark:
-    """The mark of a tag that stands alone, by the name of its element."""
+    """The mark of a single tag, by the name of its element."""
     if kind in ("bpt", "bx", "sc"):
         return OPENED
     return CLOSED if kind in ("ept", "ex", "ec") else SINGLE

@@ -206,7 +206,7 @@ class BeamSearch:
         return self._tensor(np.repeat(self.active, self.scores.shape[1]))
 
     def _advance(self, step: Step) -> None:
-        """One step: choose continuations, set the finished ones aside, go on with the others."""
+        """One step: choose continuations, and set the finished ones aside."""
         beam, length = self.rules.beam, self.sequences.shape[-1] + 1
         scores, parents, tokens = self._continuations(step, 2 * beam)
         ended = (tokens == self.rules.end) | (length >= self.rules.max_length)
@@ -277,7 +277,7 @@ class BeamSearch:
             finished.best[0] = replace(hypothesis, unfinished=best[row] != self.rules.end)
 
     def _keep_running(self, parents: Numbers, length: int) -> None:
-        """Drop the sentences that are done, and bring the caches in line with the beams that go on."""
+        """Drop the finished sentences, and reorder the caches for the remaining beams."""
         runs = np.array(
             [
                 length < self.rules.max_length and not self.finished[sentence].cannot_improve(best, length - 1)

@@ -75,7 +75,7 @@ def spread_among(alone: Proposal, some: Proposal, rows: torch.Tensor) -> Proposa
 
 
 class Asking(NamedTuple):
-    """Rows for which a memory may be asked."""
+    """The rows of a step for which the memory may be searched."""
 
     keys: torch.Tensor  # [n, dimension]
     following: NextTokens

@@ -180,7 +180,7 @@ class Tracing:
         )
 
     def coverage(self, source: str) -> list[float]:
-        """What the mixer knows of the sentence before it is decoded."""
+        """The coverage of the sentence, which the mixer computes before decoding."""
         if not isinstance(self.mixer, HeadMixer):
             return []
         shares: list[float] = self.mixer.shares(self.model.fitting_sources([source])[0])[0].tolist()

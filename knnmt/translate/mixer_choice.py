@@ -72,7 +72,7 @@ def fixed_mixer(settings: TranslateSettings, entries: int) -> FixedMixer:
 
 
 def fixed_settings(retriever: LocalRetriever, asked: TranslateSettings, kind: str) -> TranslateSettings:
-    """The fixed values: given, tuned, fitted, or by a rule; if asked for, as in the paper."""
+    """The fixed values: given, tuned, fitted, or by a rule; for `paper`, those of the paper."""
     manifest = retriever.stores[0].manifest
     fitted = manifest.mixing.how.get("fixed", {}) if manifest.mixing else {}
     chosen = {"k": PAPER_K}
@@ -116,7 +116,7 @@ def check_made_for(store: Store, name: str, about: dict[str, Any]) -> None:
 
 
 def builtin_head() -> Head:
-    """The head for every store without its own."""
+    """The head for stores without their own."""
     return read_head(Path(str(resources.files("knnmt"))) / "data" / "learned.safetensors")[0]
 
 

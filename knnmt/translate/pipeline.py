@@ -210,7 +210,7 @@ class TranslationPipeline:
                 settings.update(**before)
 
     def _translator(self, source: str | None, target: str | None, beam: int | None) -> Translator:
-        """The translator with what a call asks for beyond what the pipeline was made with."""
+        """The translator with the settings of a call."""
         model, settings, changed = self.translator.translation_model, self.translator.settings, False
         if (source or target) and (source, target) != (model.source_lang, model.target_lang):
             model = wrap_model(
@@ -238,7 +238,7 @@ def generation_options(options: dict[str, Any], settings: Any) -> dict[str, Any]
 
 
 def records(translation: Translation, model: TranslationModel, count: int) -> Translated:
-    """The best translations of a text, as many as were asked for."""
+    """The best translations of a text, as many as requested."""
     if translation.cut:
         log.warning("a text is too long for the model; its end was not translated: %.60s…", translation.source)
     others = [model.decode(tokens) for tokens in translation.others] or [translation.text] * (count - 1)

@@ -21,7 +21,7 @@ ENDS = re.compile(r"[\s.…:：]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """A sign, and the letter that it stands before."""
+    """A sign, and the letter after it."""
 
     sign: str
     letter: str
@@ -63,7 +63,7 @@ def is_label(text: str) -> bool:
 
 
 def marks_in(text: str, sign: str, *, is_named: bool) -> Iterator[Mark]:
-    """What may be marks: before a letter, outside of placeholders, and not `&&`, which stands for the sign itself."""
+    """Possible marks: before a letter, outside placeholders, and not `&&`, which is an escaped sign."""
     quoted = re.escape(sign)
     taken = [range(thing.start, thing.end) for thing in things(text)] if sign in text else []
     others = [found.start() for found in re.finditer(rf"{quoted}(?=\S)|(?<=\S){quoted}", text)]
@@ -117,7 +117,7 @@ def with_accelerator(content: Content, accelerator: Accelerator) -> Content:
 
 
 def word_starts(text: str, sign: str) -> Iterator[int]:
-    """Where a mark may stand: before words, outside of placeholders, and where it makes no entity."""
+    """Possible places of a mark: before words, outside placeholders, and where it does not form an entity."""
     taken = [range(thing.start, thing.end) for thing in things(text)]
     for word in WORD.finditer(text):
         at = word.start()
@@ -127,7 +127,7 @@ def word_starts(text: str, sign: str) -> Iterator[int]:
 
 
 def bracketed(last: Sequence[object], accelerator: Accelerator) -> Content:
-    """The end of a text whose letters no keyboard has, with the mark behind it."""
+    """The end of a text in a script without keyboard letters, followed by the mark."""
     mark = f"({accelerator.sign}{accelerator.letter.upper()})"
     if not last or not isinstance(last[0], str):
         return (*last, mark)  # type: ignore[arg-type]

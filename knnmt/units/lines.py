@@ -105,7 +105,7 @@ def broken(target: Flat, free: set[int], how: Wrapping) -> Iterator[Gap]:
 
 
 def length_of_run(target: Flat, at: int) -> int:
-    """How far the words reach that stand together from here on."""
+    """The length of the run of words that belong together from here on."""
     length = len(target.words[at])
     while at + 1 < len(target.words) and not white(target.gaps[at + 1]):
         at += 1

@@ -52,7 +52,7 @@ def balanced(links: Matrix) -> Matrix:
 
 
 def near_diagonal(links: Matrix, strength: float) -> Matrix:
-    """Links with less weight on words that stand elsewhere in the sentence: order differs, but seldom in all."""
+    """Links with less weight on words elsewhere in the sentence, because order rarely differs completely."""
     targets, sources = links.shape
     places = [(np.arange(count, dtype=np.float32) + 0.5) / max(1, count) for count in (targets, sources)]
     leaning: Matrix = links * np.exp(-strength * np.abs(places[0][:, None] - places[1][None, :]))
@@ -76,7 +76,7 @@ def with_certain(links: Matrix, source: Sequence[str], target: Sequence[str]) ->
 
 
 def places(words: Sequence[str]) -> dict[str, list[int]]:
-    """Where each word stands that a translation repeats: placeholders, numbers, punctuation, names."""
+    """The positions of words that a translation repeats: placeholders, numbers, punctuation, names."""
     found: dict[str, list[int]] = defaultdict(list)
     for at, word in enumerate(words):
         if CLASSES[ord(word[0])] in "pa" or is_thing(word) or is_name(word):
@@ -85,7 +85,7 @@ def places(words: Sequence[str]) -> dict[str, list[int]]:
 
 
 def is_name(word: str) -> bool:
-    """Whether a word that both sides hold is no chance: `Evolution`, `PDF`, `ssh2`, but not `die` or `a`."""
+    """Whether a word that occurs on both sides is a name: `Evolution`, `PDF`, `ssh2`, but not `die` or `a`."""
     return len(word) >= 3 and (len(word) >= 5 or not word.islower())
 
 
@@ -96,12 +96,12 @@ def is_thing(word: str) -> bool:
 
 
 def is_anchor(word: str, counts: Counter[str]) -> bool:
-    """Whether a word that both sides hold is the same word: it has more than one character and stands there once."""
+    """Whether a word on both sides is the same word: it has more than one character and occurs once on each."""
     return counts[word] == 1 and (len(word) > 1 or word.isdecimal())
 
 
 def anchors(source: Sequence[str], target: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of words that both sides hold once, such as numbers and names: what alignment can be judged by."""
+    """Positions of words that occur once on both sides, such as numbers and names; they measure alignment."""
     left, right = Counter(source), Counter(target)
     return [
         (source.index(word), at)

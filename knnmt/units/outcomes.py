@@ -7,7 +7,7 @@ from knnmt.documents.content import DocumentUnit, UnitResult
 
 @dataclass(frozen=True, slots=True)
 class UnitOutcome:
-    """A unit's result and what a report tells of it."""
+    """A unit's result and the facts about it for a report."""
 
     unit: DocumentUnit
     result: UnitResult

@@ -24,7 +24,7 @@ SURE = 0.55  # below, a place is a guess
 
 @dataclass(slots=True)
 class TagNode:
-    """A pair or a single tag, with the gaps of the source that it stands in."""
+    """A pair or a single tag, with the gaps of the source that contain it."""
 
     tags: tuple[Tag, ...]  # one, or two of a pair
     first: int
@@ -232,7 +232,7 @@ def gap_tags(gap: Gap) -> tuple[Tag, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Whether a tag clings to what stands before or after it."""
+    """Whether a tag is attached to the text before or after it."""
 
     left: bool
     right: bool
@@ -291,7 +291,7 @@ def gap_with(
     sides: dict[int, Sides],
     source: Flat,
 ) -> Iterator[str | Tag]:
-    """A gap of the target with the tags that come to stand in it."""
+    """A gap of the target with the tags that are put into it."""
     space = white(target.gaps[at])
     if not tags:
         yield space

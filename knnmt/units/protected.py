@@ -27,7 +27,7 @@ THING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A placeholder, number or symbol, and where it stands."""
+    """A placeholder, number or symbol, and its position."""
 
     text: str
     start: int
@@ -183,7 +183,7 @@ class Masked:
         return pattern.sub(lambda found: known[found[0]], translation)
 
     def leaves_over(self, rest: str, source: str) -> bool:
-        """Whether parts of masks stand in a translation beside the masks themselves."""
+        """Whether a translation contains parts of masks besides the masks themselves."""
         brackets = BRACKETS.intersection("".join(self.masks))
         if any(rest.count(one) > source.count(one) for one in brackets):
             return True
@@ -197,7 +197,7 @@ def standing_alone(mask: str) -> str:
 
 
 def masked(text: str, mask: Mask, lost: Sequence[str] | None = None) -> Masked:
-    """Mask what stands in a text: all, or only the things of which some were lost."""
+    """Mask the placeholders in a text: all, or only those that were lost."""
     chosen = [thing for thing in things(text) if lost is None or thing.text in lost]
     names = list(unused(mask, text, len(chosen)))
     pieces, at = [], 0

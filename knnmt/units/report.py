@@ -19,7 +19,7 @@ LOW = "low probability"
 
 
 def reasons(flags: Sequence[str], confidence: float | None) -> list[str]:
-    """Why somebody should look at a unit: what is doubtful about its text, and that the model was not sure of it."""
+    """Why a person should check a unit: doubts about its text, and low certainty of the model."""
     return [*flags, *([LOW] if confidence is not None and confidence < UNSURE else [])]
 
 
@@ -67,12 +67,12 @@ class Report:
         self.files.append({"source": str(source), "target": str(target), "units": None})
 
     def include(self, other: "Report") -> None:
-        """All that another report tells."""
+        """Add everything from another report."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def add(self, unit: DocumentUnit, record: dict[str, Any], target: Content) -> None:
-        """One more unit, with what the journal knows of it."""
+        """Add a unit, with what the journal knows about it."""
         why = reasons(record["flags"], record["confidence"])
         self._count(record, why)
         if why:
