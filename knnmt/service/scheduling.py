@@ -180,7 +180,7 @@ class Scheduler:
             work.done.set_exception(TooLate("not translated before the deadline; the server is busy"))
 
     def _answer(self, batch: Sequence[Work]) -> None:
-        """Give everyone their answer; where the batch fails, each is tried alone, so that one text harms no other."""
+        """Answer all requests of a batch. If it fails, each text is tried alone, so that one cannot fail the others."""
         try:
             answers = self.run(batch[0].group, batch)
             self.batches, self.texts = self.batches + 1, self.texts + len(batch)
