@@ -93,7 +93,7 @@ async def result(request: Request, identity: str) -> Response:
 
 @router.get("/{identity}/report")
 async def report(request: Request, identity: str) -> DocumentReport:
-    """What a person should look at first."""
+    """The report: totals, and the units that a person should check first."""
     caller = await caller_of(request, counted=False)
     job = caller.jobs.job(identity, caller.access)
     return DocumentReport(document=state_of(job), doubtful=await asyncio.to_thread(doubtful, caller, job))
@@ -101,7 +101,7 @@ async def report(request: Request, identity: str) -> DocumentReport:
 
 @router.delete("/{identity}")
 async def remove(request: Request, identity: str) -> dict[str, bool]:
-    """Take a document and its translation from the server."""
+    """Delete a document and its translation from the server."""
     caller = await caller_of(request, counted=False)
     await asyncio.to_thread(caller.jobs.remove, caller.jobs.job(identity, caller.access))
     return {"removed": True}
@@ -109,7 +109,7 @@ async def remove(request: Request, identity: str) -> dict[str, bool]:
 
 @libretranslate.post("/translate_file", openapi_extra=FORM)
 async def translate_file(request: Request) -> dict[str, str]:
-    """LibreTranslate's way: answered when the file is translated, with where it can be had."""
+    """LibreTranslate's API: answered when the file is translated, with the URL of the result."""
     caller = await caller_of(request)
     job = await begun(caller)
     ended = await while_connected(request, asyncio.to_thread(caller.jobs.wait, job.id))
@@ -122,7 +122,7 @@ async def translate_file(request: Request) -> dict[str, str]:
 
 @libretranslate.get("/download_file/{name}", response_class=Response)
 async def download_file(request: Request, name: str) -> Response:
-    """No key is needed: the name cannot be guessed."""
+    """The translated file. No key is needed, because its name cannot be guessed."""
     server: Server = request.app.state.server
     await server.service()
     assert server.jobs is not None

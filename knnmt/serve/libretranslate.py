@@ -53,7 +53,7 @@ class Translated(TypedDict):
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, str]:
-    """`ok` when the models are loaded, `loading` before; requests that come before wait."""
+    """`loading`, then `ok` when the models are loaded. Other requests wait until then."""
     return {"status": "ok" if request.app.state.server.ready else "loading"}
 
 
@@ -89,7 +89,7 @@ async def languages(request: Request) -> list[Language]:
 
 @router.post("/translate", openapi_extra=TRANSLATE)
 async def translate(request: Request) -> Translated:
-    """One text or several; a list is answered by a list of the same length and order."""
+    """Translate one text or a list. The answer to a list is a list of the same length and order."""
     caller = await caller_of(request)
     texts, listed = sent_texts(caller.fields, "q")
     caller.service.check_size(texts)
@@ -126,7 +126,7 @@ async def translated(caller: Caller, texts: list[str]) -> dict[str, list[Any]]:
 
 @router.post("/suggest", openapi_extra=SUGGEST)
 async def suggest(request: Request) -> dict[str, bool]:
-    """A correction: `s` is what the translation of `q` is to be, from now on."""
+    """Add a correction: `s` is the translation of `q` from now on."""
     caller = await caller_of(request, role="correct")
     source, target = sent_text(caller.fields, "source", AUTO), sent_text(caller.fields, "target")
     known, better = sent_text(caller.fields, "q"), sent_text(caller.fields, "s")
@@ -139,7 +139,7 @@ async def suggest(request: Request) -> dict[str, bool]:
 
 @router.post("/detect", openapi_extra=DETECT)
 async def detect_language(request: Request) -> list[Likely]:
-    """The languages that a text may be in, the likeliest first."""
+    """Detect the language of a text: possible languages, the most likely first."""
     caller = await caller_of(request)
     given = sent_text(caller.fields, "q")
     caller.service.check_size([given])

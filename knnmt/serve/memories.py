@@ -41,17 +41,17 @@ class MemoryInfo(BaseModel):
     target: str
     model: str
     version: int
-    segments: int = Field(description="That the key may see.")
-    weight: float = Field(description="Beside other memories.")
-    fitted_weight: float | None = Field(description="Of the memory against the model, where one is used for all words.")
-    fitted: dict[str, float | bool | str] = Field(description="The settings that are used where a request names none.")
-    role: str = Field(description="What this key may do here: translate, correct or admin.")
-    whole: bool = Field(description="Whether the key sees all of it; without that, no import, history or rollback.")
+    segments: int = Field(description="Number of pairs that the key may see.")
+    weight: float = Field(description="Weight relative to other memories.")
+    fitted_weight: float | None = Field(description="Weight of the memory in fixed mixing; null with learned mixing.")
+    fitted: dict[str, float | bool | str] = Field(description="The settings for requests that name none.")
+    role: str = Field(description="The role of the key: translate, correct or admin.")
+    whole: bool = Field(description="Whether the key sees the whole memory, as import, history and rollback require.")
 
 
 class Found(BaseModel):
     segments: list[Sentence]
-    next: int | None = Field(description="`after` of the next page; none where this is the last.")
+    next: int | None = Field(description="`after` of the next page; null on the last page.")
     version: int
 
 
@@ -63,7 +63,7 @@ class NewSegment(Asked):
 
 class NewSegments(Asked):
     segments: list[NewSegment] = Field(min_length=1, max_length=MOST_ADDED)
-    replace: bool = Field(False, description="Let a pair take the place of those with the same source.")
+    replace: bool = Field(False, description="Replace pairs with the same source.")
 
 
 class Version(BaseModel):
@@ -138,7 +138,7 @@ def fitted_weight(store: Store) -> float | None:
 async def search(
     request: Request,
     name: str,
-    q: Annotated[str, Query(max_length=1_000, description="Text that the pair has, whatever its case.")] = "",
+    q: Annotated[str, Query(max_length=1_000, description="Text that the pair contains; case is ignored.")] = "",
     side: Annotated[Literal["source", "target", "both"], Query()] = "both",
     filters: Annotated[list[str] | None, Query(alias="filter", description="Such as corpus=house.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 50,
@@ -158,7 +158,7 @@ async def search(
 
 @router.post("/{name}/segments")
 async def add(request: Request, name: str, asked: NewSegments) -> AddedSegments:
-    """Add pairs; they are used as soon as this is answered."""
+    """Add pairs. Translations use them as soon as this is answered."""
     caller = await caller_of(request, role="correct")
     writer = caller.service.writer(caller.access, name)
     filters = caller.access.filters
@@ -171,21 +171,21 @@ async def add(request: Request, name: str, asked: NewSegments) -> AddedSegments:
 
 @router.post("/{name}/segments/delete")
 async def delete_several(request: Request, name: str, asked: Deletion) -> Deleted:
-    """Take pairs out, all or none."""
+    """Remove pairs: all of them or none."""
     caller = await caller_of(request, role="admin")
     return Deleted(**await caller.service.delete(caller.access, name, asked.ids))
 
 
 @router.delete("/{name}/segments/{identity}")
 async def delete_one(request: Request, name: str, identity: str) -> Deleted:
-    """Take a pair out."""
+    """Remove a pair."""
     caller = await caller_of(request, role="admin")
     return Deleted(**await caller.service.delete(caller.access, name, [identity]))
 
 
 @router.get("/{name}/versions")
 async def versions(request: Request, name: str) -> list[Version]:
-    """The versions that are kept, the newest first."""
+    """The versions that can be restored, the newest first."""
     caller = await caller_of(request, role="admin")
     store = (await asyncio.to_thread(shown_to, all_of(caller), name, [])).store
     kept = await asyncio.to_thread(versions_of, store)
@@ -203,7 +203,7 @@ async def versions(request: Request, name: str) -> list[Version]:
 
 @router.post("/{name}/rollback")
 async def rollback(request: Request, name: str, asked: Rollback) -> Changed:
-    """Make an earlier version the newest."""
+    """Restore an earlier version, as the newest."""
     caller = all_of(await caller_of(request, role="admin"))
     writer = caller.service.writer(caller.access, name)
     store = await caller.service.changed(writer.submit_task(lambda: roll_back(writer.path, asked.version)))
@@ -247,7 +247,7 @@ async def export(
     name: str,
     format: Annotated[str, Query(json_schema_extra={"enum": EXPORTED})] = "tmx",  # noqa: A002
 ) -> Response:
-    """Every pair that the key may see, as a file."""
+    """All pairs that the key may see, as a file."""
     caller = await caller_of(request, role="correct")
     if format not in EXPORTED:
         raise BadRequest(f"format: {format!r} is not {either_of(tuple(EXPORTED))}")

@@ -13,7 +13,7 @@ router = APIRouter(prefix="/v1", tags=["knnmt"])
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
-    """For Prometheus."""
+    """Metrics in the format of Prometheus."""
     caller = await caller_of(request, role="admin", counted=False)
     lines = metric_lines(request.app.state.server, caller.service)
     return PlainTextResponse("".join(f"{line}\n" for line in lines), media_type="text/plain; version=0.0.4")

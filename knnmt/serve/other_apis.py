@@ -28,7 +28,7 @@ LEAST_ALIKE = 70.0  # percent, from which Weblate shows a match
 
 @deepl.post("/translate")
 async def translate(request: Request) -> dict[str, Any]:
-    """`text` once or several times, `target_lang`, and `tag_handling` xml or html where the texts have tags."""
+    """Translate one or several `text` into `target_lang`. Set `tag_handling` to xml or html if they have tags."""
     caller = await caller_of(request)
     fields = caller.fields
     texts, _ = sent_texts(fields, "text")
@@ -50,7 +50,7 @@ async def translate(request: Request) -> dict[str, Any]:
 
 @deepl.get("/languages")
 async def languages(request: Request) -> list[dict[str, Any]]:
-    """`type` is source or target."""
+    """The languages. `type` is source or target."""
     caller = await caller_of(request, counted=False)
     targets = caller.fields.get("type") == "target"
     engines = caller.service.engines(caller.access)
@@ -61,7 +61,7 @@ async def languages(request: Request) -> list[dict[str, Any]]:
 
 @deepl.get("/usage")
 async def usage(request: Request) -> dict[str, int]:
-    """Nothing is metered here."""
+    """The usage, which this server does not count."""
     await caller_of(request, counted=False)
     return {"character_count": 0, "character_limit": UNLIMITED}
 
@@ -70,7 +70,7 @@ async def usage(request: Request) -> dict[str, int]:
 async def apertium_translate(
     request: Request, q: str, langpair: Annotated[str, Query(description="Such as de|en.")]
 ) -> dict[str, Any]:
-    """One text, with the two languages in one field; OmegaT's tags in it come back around the same words."""
+    """Translate one text. OmegaT's tags are put around the corresponding words."""
     caller = await caller_of(request)
     texts = [check_text(q, "q")]
     caller.service.check_size(texts)
@@ -107,7 +107,7 @@ register_url_convertor("any", AnyText())
 
 @tmserver.get("/{source}/{target}/unit/{text:any}")
 async def tm_unit(request: Request, source: str, target: str, text: str) -> list[dict[str, Any]]:
-    """What the memories have that is like a text, best first."""
+    """Pairs of the memories that are similar to a text, the most similar first."""
     caller = await caller_of(request)
     if not text.strip():
         raise BadRequest("Invalid request: missing text")

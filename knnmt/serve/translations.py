@@ -27,7 +27,7 @@ class Asked(BaseModel):
 
 
 class Mixing(Asked):
-    """How much to retrieve and how much to trust it; what is left out is as the memory was fitted."""
+    """Settings of retrieval. Values that are left out are those that the memory was fitted to."""
 
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
     k: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -37,19 +37,19 @@ class Mixing(Asked):
 
 class InLanguages(Asked):
     source: str = Field(AUTO, description="Language code, or auto.")
-    target: str | None = Field(None, description="Language code; the first that the server has, if left out.")
+    target: str | None = Field(None, description="Language code. Default: the first that the server has.")
 
 
 class AskedTranslations(InLanguages):
     texts: list[str]
     stores: list[str] | None = Field(
         None,
-        description="Memories to use; all that the key may see, if left out. Those of other languages have no part.",
+        description="Memories to use. Default: all that the key may see. Memories of other languages are ignored.",
     )
-    filters: list[str] = Field([], description="Conditions such as corpus=house, which all must hold.")
+    filters: list[str] = Field([], description="Conditions such as corpus=house. All of them must hold.")
     settings: Mixing = Mixing()
     explain: bool = False
-    exact_matches: bool = Field(True, description="Take a text that the memory knows from the memory.")
+    exact_matches: bool = Field(True, description="If the memory contains the text, use its translation.")
     format: Literal["text", "html"] = "text"
 
 
@@ -63,8 +63,8 @@ class AskedExplanation(InLanguages):
 
 class AskedCorrection(InLanguages):
     text: str = Field(description="The source sentence.")
-    correction: str = Field(description="What its translation is to be.")
-    store: str | None = Field(None, description="The memory that learns it; the first, if left out.")
+    correction: str = Field(description="The corrected translation.")
+    store: str | None = Field(None, description="The memory to add it to. Default: the first.")
     metadata: Metadata = Field(default_factory=dict)
 
 
@@ -85,7 +85,7 @@ class Sentence(BaseModel):
 class Word(BaseModel):
     text: str
     start: int
-    share: float = Field(description="The part of the word's probability that came from the memory.")
+    share: float = Field(description="The share of the word's probability that came from the memory.")
     sentences: list[Sentence]
 
 
@@ -93,11 +93,11 @@ class Translated(BaseModel):
     text: str
     source: str
     origin: Literal["exact", "memory", "model"]
-    score: float | None = Field(description="Log-probability a token; none for an exact match.")
-    share: float = Field(description="The part of the translation that came from the memory, 0 to 1.")
+    score: float | None = Field(description="Mean log-probability per token; null for an exact match.")
+    share: float = Field(description="The share of the translation that came from the memory, from 0 to 1.")
     match: Sentence | None
     flags: list[str]
-    versions: dict[str, int] = Field(description="Of each memory that was looked at.")
+    versions: dict[str, int] = Field(description="Version of each memory that was used.")
     words: list[Word] | None = None
 
 
@@ -106,7 +106,9 @@ class Translations(BaseModel):
     source: str
     target: str
     model: str
-    detected: float | None = Field(None, description="How likely the source is, 0 to 1, where it was to be found out.")
+    detected: float | None = Field(
+        None, description="Probability of the detected source language, from 0 to 1; null if none was detected."
+    )
 
 
 class Learned(BaseModel):
@@ -121,7 +123,7 @@ class Undone(Learned):
 
 @router.post("/translations")
 async def translations(request: Request, asked: AskedTranslations) -> Translations:
-    """Translate texts; each answer says how much of it came from the memory."""
+    """Translate texts. Each answer has the share that came from the memory."""
     caller = await caller_of(request)
     caller.service.check_size(asked.texts)
     pair = pair_for(caller, asked, "\n".join(asked.texts), asked.stores)
@@ -137,7 +139,7 @@ async def translations(request: Request, asked: AskedTranslations) -> Translatio
 
 @router.post("/explanations")
 async def explanations(request: Request, asked: AskedExplanation) -> dict[str, Any]:
-    """Everything that is known about a translation: each token with its probabilities and neighbours."""
+    """Explain a translation: each token with its probabilities and neighbours."""
     caller = await caller_of(request)
     caller.service.check_size([asked.text])
     pair = pair_for(caller, asked, asked.text, asked.stores)
@@ -149,7 +151,7 @@ async def explanations(request: Request, asked: AskedExplanation) -> dict[str, A
 
 @router.post("/corrections")
 async def corrections(request: Request, asked: AskedCorrection) -> Learned:
-    """Teach a translation. Answered when it is on disk; the next translation uses it."""
+    """Add a corrected translation. Answered when it is on disk; the next translation uses it."""
     caller = await caller_of(request, role="correct")
     caller.service.check_size([asked.text, asked.correction])
     pair = pair_for(caller, asked, asked.text, [asked.store] if asked.store else None)
@@ -159,7 +161,7 @@ async def corrections(request: Request, asked: AskedCorrection) -> Learned:
 
 @router.delete("/corrections/{identity}")
 async def undo(request: Request, identity: str) -> Undone:
-    """Take a correction back; what it replaced returns."""
+    """Undo a correction. The pair that it replaced is restored."""
     caller = await caller_of(request, role="correct")
     return Undone(**await caller.service.undo(caller.access, identity))
 

@@ -8,7 +8,7 @@ from command_line import Run
 
 from knnmt import Store
 
-ONE_OF_BOTH = "--force --resume: one starts over, the other goes on; give only one of them"
+ONE_OF_BOTH = "--force --resume: one starts again, the other continues; give only one of them"
 PO = 'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "%s"\nmsgstr ""\n'
 
 
