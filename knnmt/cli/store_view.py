@@ -76,7 +76,7 @@ def show_store(store: Store, console: Console) -> None:
 
 def recall_line(recall: dict[str, float]) -> str:
     if not recall["queries"]:
-        return "1: every key is looked at"
+        return "1: every key is compared"
     return f"{recall['recall']:.3f} at k={recall['k']:g} on {recall['queries']:g} queries"
 
 
@@ -95,16 +95,18 @@ def mixing_facts(mixing: MixingRecord | None) -> dict[str, Any] | None:
 
 
 def mixing_line(mixing: MixingRecord | None) -> str:
-    """`learned: log-likelihood a token −1.99, model alone −3.24, fixed values −2.08; general text keeps 96%`."""
+    """`learned: log-likelihood per token -1.99 (fixed values -2.08, model alone -3.24); mean weight …`."""
     if mixing is None:
         return "built-in head"
     reached = mixing.how.get("likelihood")
     if not reached:
         return mixing.kind if mixing.kind == "paper" else "built-in head; the store is too small for its own"
-    own = "" if mixing.kind == "fixed" else f"{reached['fitted']:.2f}, "
-    line = f"{mixing.kind}: log-likelihood a token {own}fixed {reached['fixed']:.2f}, model {reached['model']:.2f}"
+    others = {"fixed values": reached["fixed"], "model alone": reached["model"]}
+    own = others.pop("fixed values") if mixing.kind == "fixed" else reached["fitted"]
+    beside = ", ".join(f"{name} {value:.2f}" for name, value in others.items())
+    line = f"{mixing.kind}: log-likelihood per token {own:.2f} ({beside})"
     general = mixing.how.get("general_weight")
-    told = "; no general text in this language, held near the built-in head"
+    told = "; no general text in this language, kept close to the built-in head"
     return line + (told if general is None else f"; mean weight on general text {general:.2f}")
 
 

@@ -114,7 +114,7 @@ def test_a_fitted_store_is_mixed_by_its_own_head(copied: Store, model: Translati
     )  # type: ignore[union-attr]
     assert run("verify", copied.path)[0] == 0
     _, out, _ = run("info", copied.path)
-    assert "learned: log-likelihood a token" in out
+    assert "learned: log-likelihood per token" in out
 
 
 def test_a_damaged_or_missing_head_is_named(copied: Store, model: TranslationModel, few: None, run: Run) -> None:
