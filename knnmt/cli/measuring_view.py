@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knnmt.measure.candidates import Candidate
 from knnmt.measure.evaluation import Evaluation, Scores
-from knnmt.measure.jury import JudgedSetting
 from knnmt.measure.sweep import Sweep
 from knnmt.measure.tuning import Tuning
 
@@ -60,7 +60,7 @@ def show_tuning(tuning: Tuning, console: Console) -> None:
     show_tuning_cost(tuning, console)
 
 
-def origin_of(candidate: JudgedSetting) -> str:
+def origin_of(candidate: Candidate) -> str:
     """`likeliest`, `learned, 12% of steps without a search`."""
     if candidate.is_learned and candidate.skipped:
         return f"{candidate.origin}, {candidate.skipped:.0%} of steps without a search"

@@ -6,8 +6,8 @@ from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 
+from knnmt.measure.candidates import LEARNED, Candidate, CandidateScorer
 from knnmt.measure.evaluation import metrics
-from knnmt.measure.jury import LEARNED, JudgedSetting, Jury
 
 MOST = 200  # sentences that are translated
 
@@ -35,24 +35,24 @@ class Harm:
         return asdict(self)
 
 
-def harm_of(jury: Jury, candidates: Sequence[JudgedSetting], text: ForeignText) -> list[Harm]:
+def harm_of(scorer: CandidateScorer, candidates: Sequence[Candidate], text: ForeignText) -> list[Harm]:
     """Translate foreign text by the model alone and under each candidate."""
     sources = text.sources[:MOST]
-    alone = jury.translator.base().translate(sources)
+    alone = scorer.translator.base().translate(sources)
     found = []
     for candidate in candidates:
         if not candidate.is_alone:
-            mixed = jury.with_settings(candidate.settings).translate(sources)
-            found.append(harm(LEARNED if candidate.is_learned else "fixed", alone, mixed, jury, text))
+            mixed = scorer.with_settings(candidate.settings).translate(sources)
+            found.append(harm(LEARNED if candidate.is_learned else "fixed", alone, mixed, scorer, text))
     return found
 
 
-def harm(mixing: str, alone: list[str], mixed: list[str], jury: Jury, text: ForeignText) -> Harm:
+def harm(mixing: str, alone: list[str], mixed: list[str], scorer: CandidateScorer, text: ForeignText) -> Harm:
     same = sum(one == other for one, other in zip(alone, mixed, strict=True)) / len(alone)
-    against = metrics(jury.translator, alone)[0]
+    against = metrics(scorer.translator, alone)[0]
     if text.references is None:
         return Harm(mixing, same, scored(against, mixed))
-    bleu = metrics(jury.translator, text.references[: len(alone)])[0]
+    bleu = metrics(scorer.translator, text.references[: len(alone)])[0]
     return Harm(mixing, same, scored(against, mixed), scored(bleu, mixed), scored(bleu, alone))
 
 

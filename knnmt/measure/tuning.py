@@ -15,9 +15,9 @@ from typing import Any
 
 from knnmt.engine.precision import BFLOAT16, objection_to_bfloat16
 from knnmt.errors import StoreError
+from knnmt.measure.candidates import LEARNED, SEED, Candidate, CandidateScorer, tuned_values
 from knnmt.measure.fitting import FittedHead, learn_with, write_files
 from knnmt.measure.foreign import ForeignText, Harm, harm_of
-from knnmt.measure.jury import LEARNED, SEED, JudgedSetting, Jury, tuned_values
 from knnmt.measure.likelihood import Grid, Place, Surface, survey_likelihood
 from knnmt.mixing.fixed_values import PAPER_TEMPERATURE, PAPER_WEIGHT
 from knnmt.progress import progress_bar
@@ -40,8 +40,8 @@ TEXT_FOR_FITTING = 400  # sentences at most
 class Tuning:
     """The choice and how it was made."""
 
-    chosen: JudgedSetting
-    candidates: list[JudgedSetting]  # the chosen one first, then best first
+    chosen: Candidate
+    candidates: list[Candidate]  # the chosen one first, then best first
     surface: Surface
     lines: int
     seconds: float
@@ -89,14 +89,14 @@ def tune(
     with progress_bar("scoring", len(sources), show=show_progress) as advance:
         model = translator.translation_model
         surface = survey_likelihood(model, translator.retriever, sources, references, advance=advance)
-    jury = Jury(translator, sources, references)
-    learned = learn(jury, show_progress=show_progress)
+    scorer = CandidateScorer(translator, sources, references)
+    learned = learn(scorer, show_progress=show_progress)
     candidates = propose(surface, translator.settings.beam)
     if learned:
-        jury.learned = learned.mixer
-        candidates.append(JudgedSetting(TranslateSettings(mixing=LEARNED, beam=translator.settings.beam), LEARNED))
-    candidates = choose(jury, candidates, show_progress=show_progress)
-    candidates = with_less_precision(jury, candidates, show_progress=show_progress)
+        scorer.learned = learned.mixer
+        candidates.append(Candidate(TranslateSettings(mixing=LEARNED, beam=translator.settings.beam), LEARNED))
+    candidates = choose(scorer, candidates, show_progress=show_progress)
+    candidates = with_less_precision(scorer, candidates, show_progress=show_progress)
     work = time.process_time() - began_work
     return Tuning(
         chosen=candidates[0],
@@ -104,32 +104,32 @@ def tune(
         surface=surface,
         lines=len(sources),
         seconds=time.perf_counter() - began,
-        plain_decodes=work / jury.plain_work(),
-        signature=jury.signature(candidates[0].settings),
+        plain_decodes=work / scorer.plain_work(),
+        signature=scorer.signature(candidates[0].settings),
         files=files or {},
         learned=learned,
-        harm=harm_of(jury, to_compare(candidates), foreign) if foreign else [],
+        harm=harm_of(scorer, to_compare(candidates), foreign) if foreign else [],
     )
 
 
-def learn(jury: Jury, *, show_progress: bool = False) -> FittedHead | None:
+def learn(scorer: CandidateScorer, *, show_progress: bool = False) -> FittedHead | None:
     """The store's head, fitted again with the sentences that are not used to compare candidates."""
-    judged = rounds_for(len(jury.sources))[-1][0]
-    free = slice(judged, judged + TEXT_FOR_FITTING)
+    compared = rounds_for(len(scorer.sources))[-1][0]
+    free = slice(compared, compared + TEXT_FOR_FITTING)
     with progress_bar("fitting", 1, show=show_progress) as advance:
-        learned = learn_with(jury.translator, jury.sources[free], jury.references[free])
+        learned = learn_with(scorer.translator, scorer.sources[free], scorer.references[free])
         advance(1, 0)
     return learned
 
 
-def to_compare(candidates: Sequence[JudgedSetting]) -> list[JudgedSetting]:
+def to_compare(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The best candidate of each kind."""
     learned = [one for one in candidates if one.is_learned][:1]
     fixed = [one for one in candidates if not one.is_learned and not one.is_alone][:1]
     return [*learned, *fixed]
 
 
-def propose(surface: Surface, beam: int) -> list[JudgedSetting]:
+def propose(surface: Surface, beam: int) -> list[Candidate]:
     """The settings to decode: likely ones, the paper's, and the model alone."""
     grid, paper = surface.grid, paper_settings(surface.grid.ks[-1], beam)
     proposed: dict[TranslateSettings, str] = {}
@@ -138,7 +138,7 @@ def propose(surface: Surface, beam: int) -> list[JudgedSetting]:
     proposed.setdefault(paper, "paper")
     retrieving = {settings: origin for settings, origin in proposed.items() if settings.fixed.weight > 0}
     alone = {replace(paper, weight=0.0): "model alone"}
-    return [JudgedSetting(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
+    return [Candidate(settings, origin, surface.at(settings)) for settings, origin in (alone | retrieving).items()]
 
 
 def paper_settings(k: int, beam: int) -> TranslateSettings:
@@ -168,25 +168,25 @@ def bolder(place: Place, grid: Grid) -> Place:
     return k, max(temperature - LOWER_TEMPERATURE, 0), min(weight + MORE_WEIGHT, len(grid.weights) - 1)
 
 
-def choose(jury: Jury, candidates: Sequence[JudgedSetting], *, show_progress: bool = False) -> list[JudgedSetting]:
+def choose(scorer: CandidateScorer, candidates: Sequence[Candidate], *, show_progress: bool = False) -> list[Candidate]:
     """All candidates, the chosen one first: each round decodes more sentences of fewer candidates; the head stays."""
-    staying, left = list(candidates), list[JudgedSetting]()
-    rounds = rounds_for(len(jury.sources))
+    staying, left = list(candidates), list[Candidate]()
+    rounds = rounds_for(len(scorer.sources))
     heads = sum(candidate.is_learned for candidate in candidates)
     with progress_bar("decoding", work_of(rounds, len(candidates), heads), show=show_progress) as advance:
         for sentences, places in rounds:
-            judged = by_bleu(jury.judge(candidate, sentences, advance) for candidate in staying)
-            fixed = [candidate for candidate in judged if not candidate.is_learned]
-            learned = [candidate for candidate in judged if candidate.is_learned]
+            scored = by_bleu(scorer.scored(candidate, sentences, advance) for candidate in staying)
+            fixed = [candidate for candidate in scored if not candidate.is_learned]
+            learned = [candidate for candidate in scored if candidate.is_learned]
             staying, left = by_bleu([*fixed[:places], *learned]), fixed[places:] + left
     return settled(staying) + left
 
 
-def by_bleu(candidates: Iterable[JudgedSetting]) -> list[JudgedSetting]:
+def by_bleu(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: -(candidate.bleu or 0.0))
 
 
-def settled(last: Sequence[JudgedSetting]) -> list[JudgedSetting]:
+def settled(last: Sequence[Candidate]) -> list[Candidate]:
     """The last candidates, the chosen one first: the head, unless fixed values are clearly better."""
     best = last[0]
     learned = next((one for one in last if one.is_learned), best)
@@ -195,15 +195,15 @@ def settled(last: Sequence[JudgedSetting]) -> list[JudgedSetting]:
 
 
 def with_less_precision(
-    jury: Jury, candidates: Sequence[JudgedSetting], *, show_progress: bool = False
-) -> list[JudgedSetting]:
+    scorer: CandidateScorer, candidates: Sequence[Candidate], *, show_progress: bool = False
+) -> list[Candidate]:
     """All candidates and the best one in bfloat16, best first: it is faster, and chosen where BLEU is the same."""
     best = candidates[0]
     if best.sentences < FEWEST_TO_COMPARE or best.settings.precision or objection_to_bfloat16():
         return list(candidates)
     with progress_bar("bfloat16", best.sentences, show=show_progress) as advance:
-        less = JudgedSetting(replace(best.settings, precision=BFLOAT16), BFLOAT16)
-        less = jury.judge(less, best.sentences, advance)
+        less = Candidate(replace(best.settings, precision=BFLOAT16), BFLOAT16)
+        less = scorer.scored(less, best.sentences, advance)
     same = (less.bleu or 0.0) >= (best.bleu or 0.0) - MOST_LOST
     return [less, *candidates] if same else [best, less, *candidates[1:]]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from knnmt.errors import SettingsError
 from knnmt.files import check_writable, write_durably
-from knnmt.measure.jury import JudgedSetting
+from knnmt.measure.candidates import Candidate
 from knnmt.measure.tuning import Tuning
 
 ENDINGS = (".png", ".svg")
@@ -91,7 +91,7 @@ def name_ticks(set_ticks: Any, values: Sequence[float]) -> None:
 
 def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
     """Candidates with retrieval; where several fall on one place, the best of them."""
-    marked: dict[tuple[int, int], JudgedSetting] = {}
+    marked: dict[tuple[int, int], Candidate] = {}
     for candidate in tuning.candidates:
         if not candidate.is_learned and not candidate.is_alone:
             place = (step_along(tuning, candidate, across), step_along(tuning, candidate, upwards))
@@ -108,5 +108,5 @@ def mark(axes: Any, tuning: Tuning, across: str, upwards: str) -> None:
         )  # fmt: skip
 
 
-def step_along(tuning: Tuning, candidate: JudgedSetting, axis: str) -> int:
+def step_along(tuning: Tuning, candidate: Candidate, axis: str) -> int:
     return list(values_along(tuning, axis)).index(getattr(candidate.settings.fixed, axis))

@@ -16,7 +16,7 @@ from knnmt.engine.precision import dtype_of, objection_to_bfloat16
 from knnmt.engine.runtime import runtime_of
 from knnmt.errors import SettingsError
 from knnmt.measure.evaluation import signature_of
-from knnmt.measure.tuning import FEWEST_TO_COMPARE, JudgedSetting, with_less_precision
+from knnmt.measure.tuning import FEWEST_TO_COMPARE, Candidate, with_less_precision
 from knnmt.models.translation_model import load_model
 from knnmt.packed_weights import PackedWeights
 from knnmt.switches import VARIABLE
@@ -80,13 +80,13 @@ def test_what_a_store_was_tuned_to_fills_in_what_is_left_open(
         assert with_precision(retriever, TranslateSettings(precision=given)).precision == expected
 
 
-class FakeJury:
+class FakeScorer:
     """Every setting in bfloat16 has the BLEU given."""
 
     def __init__(self, bleu: float) -> None:
         self.bleu = bleu
 
-    def judge(self, candidate: JudgedSetting, sentences: int, _: Any = None) -> JudgedSetting:
+    def scored(self, candidate: Candidate, sentences: int, _: Any = None) -> Candidate:
         return replace(candidate, bleu=self.bleu, sentences=sentences)
 
 
@@ -101,9 +101,9 @@ class FakeJury:
     ],
 )
 def test_tuning_chooses_it_where_bleu_stays(bleu: float, sentences: int, chosen: str | None) -> None:
-    best = JudgedSetting(TranslateSettings(k=4), "likeliest", bleu=30.0, sentences=sentences)
-    jury: Any = FakeJury(bleu)
-    assert with_less_precision(jury, [best])[0].settings.precision == chosen
+    best = Candidate(TranslateSettings(k=4), "likeliest", bleu=30.0, sentences=sentences)
+    scorer: Any = FakeScorer(bleu)
+    assert with_less_precision(scorer, [best])[0].settings.precision == chosen
 
 
 def test_what_cannot_be_had_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from knnmt import Store, StoreError, Translation, Translator
 from knnmt.cli.measuring_view import show_tuning
 from knnmt.cli.store_view import tuned_line
 from knnmt.layout.manifest import read_manifest
+from knnmt.measure.candidates import Candidate, CandidateScorer
 from knnmt.measure.foreign import ForeignText
-from knnmt.measure.jury import JudgedSetting, Jury
 from knnmt.measure.tuning import (
     CLEARLY_BETTER,
     Tuning,
@@ -55,14 +55,14 @@ def dev(texts: tuple[list[str], list[str]], tmp_path: Path) -> tuple[object, ...
     return "--source", tmp_path / "dev.de", "--target", tmp_path / "dev.en", "--beam", BEAM
 
 
-class Counted(Jury):
-    """A jury to which a larger weight is always the better one."""
+class Counted(CandidateScorer):
+    """A scorer to which a larger weight is always the better one."""
 
     def __init__(self, lines: int) -> None:
         self.sources = [""] * lines
         self.decoded: dict[float, int] = {}
 
-    def judge(self, candidate: JudgedSetting, sentences: int, advance: Advance | None = None) -> JudgedSetting:
+    def scored(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
         if advance:
             advance(sentences - candidate.sentences, 0)
         self.decoded[candidate.settings.weight] = sentences
@@ -70,23 +70,23 @@ class Counted(Jury):
 
 
 def test_the_better_ones_are_decoded_on_more_sentences() -> None:
-    candidates = [JudgedSetting(TranslateSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
-    jury = Counted(2000)
-    assert [candidate.bleu for candidate in choose(jury, candidates)] == [0.9, 0.7, 0.5, 0.2, 0.0]
-    assert jury.decoded == {0.0: 200, 0.2: 200, 0.5: 400, 0.7: 800, 0.9: 800}
+    candidates = [Candidate(TranslateSettings(weight=weight), "") for weight in (0.0, 0.2, 0.9, 0.5, 0.7)]
+    scorer = Counted(2000)
+    assert [candidate.bleu for candidate in choose(scorer, candidates)] == [0.9, 0.7, 0.5, 0.2, 0.0]
+    assert scorer.decoded == {0.0: 200, 0.2: 200, 0.5: 400, 0.7: 800, 0.9: 800}
     assert work_of(rounds_for(2000), 5) == 2 * 200 + 400 + 2 * 800
     assert work_of(rounds_for(2000), 6, heads=1) == 2 * 200 + 400 + 3 * 800
 
 
-def learned(bleu: float) -> JudgedSetting:
-    return JudgedSetting(TranslateSettings(mixing="learned"), "learned", bleu=bleu)
+def learned(bleu: float) -> Candidate:
+    return Candidate(TranslateSettings(mixing="learned"), "learned", bleu=bleu)
 
 
 def test_the_head_is_decoded_in_every_round() -> None:
     """However it does in the first rounds: it is compared with the best fixed values on the same sentences."""
     candidates = [
         learned(0.0),
-        *(JudgedSetting(TranslateSettings(weight=weight), "") for weight in (0.9, 0.8, 0.7, 0.6)),
+        *(Candidate(TranslateSettings(weight=weight), "") for weight in (0.9, 0.8, 0.7, 0.6)),
     ]
     found = choose(Counted(2000), candidates)
     assert {candidate.origin: candidate.sentences for candidate in found[:2]} == {"learned": 800, "": 800}
@@ -98,7 +98,7 @@ def test_the_head_is_decoded_in_every_round() -> None:
 )
 def test_fixed_values_must_be_clearly_better_than_the_head(head: float, fixed: float, chosen: str) -> None:
     """By as little as chance they are a trap on text that the memory is not about."""
-    other = JudgedSetting(TranslateSettings(weight=0.5), "fixed", bleu=fixed)
+    other = Candidate(TranslateSettings(weight=0.5), "fixed", bleu=fixed)
     last = sorted([learned(head), other], key=lambda one: -(one.bleu or 0))
     assert settled(last)[0].origin == chosen
     assert set(settled(last)) == set(last)
@@ -114,7 +114,7 @@ def test_bleu_decides(tuning: Tuning, translator: Translator, texts: tuple[list[
     assert (tuning.chosen.bleu or 0) >= best - CLEARLY_BETTER
     assert tuning.chosen is tuning.candidates[0]
     assert tuning.learned
-    again = Jury(translator, *texts, tuning.learned.mixer).judge(tuning.chosen, LINES)
+    again = CandidateScorer(translator, *texts, tuning.learned.mixer).scored(tuning.chosen, LINES)
     assert again == tuning.chosen
     alone = next(candidate for candidate in tuning.candidates if candidate.is_alone)
     assert (tuning.chosen.bleu or 0) > (alone.bleu or 0)
@@ -132,17 +132,17 @@ def test_a_memory_that_does_not_help_is_called_so(tuning: Tuning, capsys: pytest
 def test_translations_are_made_once(
     translator: Translator, texts: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jury, made = Jury(translator, *texts), list[str]()
+    scorer, made = CandidateScorer(translator, *texts), list[str]()
 
     def echo(_: Translator, sources: list[str], **__: object) -> list[Translation]:
         made.extend(sources)
         return [Translation(source, source, ()) for source in sources]
 
     monkeypatch.setattr(Translator, "translations", echo)
-    candidate = JudgedSetting(TranslateSettings(k=8), "")
+    candidate = Candidate(TranslateSettings(k=8), "")
     for sentences in (2, 4, 4, 6):
-        candidate = jury.judge(candidate, sentences)
-    assert made == jury.sources
+        candidate = scorer.scored(candidate, sentences)
+    assert made == scorer.sources
     assert sorted(made) == sorted(texts[0])
 
 
@@ -306,7 +306,7 @@ def test_an_interrupted_run_leaves_nothing(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Jury, "judge", interrupt)
+    monkeypatch.setattr(CandidateScorer, "scored", interrupt)
     before = sorted(file for file in tmp_path.rglob("*"))
     manifest = (copied.path / "manifest.json").read_bytes()
     assert run("tune", copied.path, *dev, "--limit", 2) == (130, "", "knnmt: stopped\n")

@@ -1,4 +1,4 @@
-"""Judges settings by BLEU: each is decoded on some sentences, in the same random order for all."""
+"""The candidates of tuning: each is decoded on some sentences, in the same random order for all, and scored by BLEU."""
 
 import time
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ LEARNED = "learned"
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedSetting:
-    """A setting that is decoded, and its result."""
+class Candidate:
+    """A setting that tuning decodes, and its result."""
 
     settings: TranslateSettings
     origin: str
@@ -51,7 +51,7 @@ def tuned_values(settings: TranslateSettings) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in TUNED}
 
 
-class Jury:
+class CandidateScorer:
     """Decodes settings on sentences in a fixed random order, and caches translations."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Jury:
         self.translations: dict[TranslateSettings, list[str]] = {}
         self.work: dict[TranslateSettings, float] = {}  # processor time, which other programs' load disturbs less
 
-    def judge(self, candidate: JudgedSetting, sentences: int, advance: Advance | None = None) -> JudgedSetting:
+    def scored(self, candidate: Candidate, sentences: int, advance: Advance | None = None) -> Candidate:
         """The candidate with its BLEU on the first sentences."""
         texts = self.translations.setdefault(candidate.settings, [])
         began = time.process_time()
