@@ -83,7 +83,7 @@ def build_demo_store(folder: Path, console: Console) -> None:
     console.print(
         f"{store.manifest.segments} sentence pairs of an e-bike manual → {store.entries:,} entries "
         f"in {time.perf_counter() - began:.1f} s, with {MODEL}, "
-        "a tiny model that needs no download: expect little of it alone"
+        "a tiny model that needs no download; without memory it translates poorly"
     )
 
 
