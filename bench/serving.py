@@ -53,11 +53,12 @@ def serving(plan: Served) -> dict[str, Any]:
             results["joining"] = joining(translator, questions.texts)
             if plan.minutes:
                 results["overload"] = overload(process, 2 * CLIENTS, questions, plan.minutes)
-            if plan.corrections and store:
-                results["corrections"] = corrections(process, translator, plan.corrections)
         if plan.flood:
             most = 2 * results["sentences_a_second"]["server"]
             results["flood"] = flood(store, plan.model, folder / "flood", questions, most, plan.flood)
+        if plan.corrections and store:  # last: they change what is translated
+            with server(store, plan.model, folder) as process:
+                results["corrections"] = corrections(process, translator, plan.corrections)
     return results
 
 

@@ -31,6 +31,17 @@ def tags_of(content: Content) -> list[Tag]:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """How long a document lets a translation be."""
+
+    most: int
+    encoding: str | None = None  # what is counted are its bytes; None: characters
+
+    def size(self, text: str) -> int:
+        return len(text if self.encoding is None else text.encode(self.encoding, "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentUnit:
     """A text of a document that is to be translated. White space at its ends belongs to it only where it matters."""
 
@@ -41,6 +52,7 @@ class DocumentUnit:
     existing: Content | None = None  # an unfinished translation that the document has
     accelerators: str = ""  # signs that may mark one, as in `&Datei`; a single sign is the one that the file names
     has_lines: bool = False  # its line breaks and runs of spaces are part of the text, and not of the file's layout
+    limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

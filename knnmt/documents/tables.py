@@ -1,5 +1,6 @@
 """CSV and TSV: the source column is translated into the target column; every other cell stays as it is."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +14,15 @@ from knnmt.scanning.encodings import MARK, EncodedFile, open_text
 from knnmt.text.inputs import LONGEST, ending_of
 from knnmt.text.languages import best_first
 from knnmt.text.tables import FORMULA, LANGUAGE_CODE, counted, position_of, separator_of, unguarded
+
+CALL = r"[^\W\d][\w.]*\("
+CELL = r"\$?[A-Z]{1,3}\$?\d+"
+# What a spreadsheet computes, and no text begins like: `=SUM(A1:A3)`, `=A1&" kg"`, `=1+2`, `+SUM(A1)`, `=cmd|'…'!A1`.
+COMPUTED = re.compile(
+    rf"""=\s*[-+(]*(?:{CALL}|{CELL}\s*(?:$|[-+*/^&:,;)=<>%])|"|[\d.][\d.,()+\-*/^% ]*$|'[^']+'!|\w+!)
+    |[-+@][A-Z][A-Z0-9._]*\(.*\)\s*$|[=+\-@]\s*\w+\|'""",
+    re.VERBOSE | re.DOTALL,
+)
 
 
 def open_table(path: Path, options: DocumentOptions) -> SplicedDocument:
@@ -153,7 +163,7 @@ class Table:
             raise DocumentError(f"{self.place(row)} has {found} instead of {columns.width}")
         source = around(self.text_of(row.cells[columns.source]))[1]
         existing = self.text_of(row.cells[columns.target]) if columns.target is not None else ""
-        if not source or (existing.strip() and not self.options.all_units):
+        if not source or self.is_computed(row, columns) or (existing.strip() and not self.options.all_units):
             return self.with_target(row, columns, None).written(self.separator)
         old = (existing,) if existing.strip() else None
         unit = DocumentUnit(0, (source,), self.place(row), None, old, has_lines=True)
@@ -177,6 +187,10 @@ class Table:
         return TableRow(row.number, cells, row.end, row.before)
 
     # Cells
+
+    def is_computed(self, row: TableRow, columns: Columns) -> bool:
+        """Whether the source is no text but a formula, whose result is not in the file."""
+        return COMPUTED.match(self.value(row.cells[columns.source]).strip()) is not None
 
     def value(self, cell: str) -> str:
         return cell[1:-1].replace('""', '"') if self.quoted and cell.startswith('"') else cell

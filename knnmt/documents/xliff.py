@@ -1,9 +1,10 @@
 """XLIFF 1.2, 2.0 and 2.1: units without a finished target are translated."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from knnmt.documents.content import Limit
 from knnmt.documents.document import DocumentOptions, Piece, SplicedDocument
 from knnmt.documents.xliff_units import MATCHES, Setting, Unit1, Unit2, preserves, with_attributes
 from knnmt.errors import DocumentError
@@ -13,6 +14,14 @@ from knnmt.text.units import Languages
 from knnmt.text.xliff import is_wanted
 
 MOST_TAGS = 1 << 16  # in one unit: each takes far more memory than it has characters
+RESTRICTIONS = "urn:oasis:names:tc:xliff:sizerestriction:2.0"
+UNKNOWN = "unknown"
+# What is counted: bytes of an encoding, or (None) characters.
+COUNTED_1 = {"char": None, "byte": "utf-8"}
+COUNTED_2: dict[str, dict[str, str | None]] = {
+    "size": {"": None, "xliff:codepoints": None},
+    "storage": {"": "utf-8", "xliff:utf8": "utf-8", "xliff:utf16": "utf-16-le", "xliff:utf32": "utf-32-le"},
+}
 UNIT_NAMES = {1: "trans-unit", 2: "unit"}
 
 
@@ -76,6 +85,7 @@ class Frame:
     wanted: bool = True
     target_lang: str = ""
     has_lines: bool = False
+    profiles: tuple[str, str] = ("", "")  # XLIFF 2: how text, and how its storage is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +155,9 @@ class Walk:
     def enter_frame(self, node: Node) -> Iterator[Node]:
         frame = self.frames[-1]
         wanted, target_lang = frame.wanted, frame.target_lang
+        if node.name == "profiles" and self.scopes.namespace_of(node.qualified) == RESTRICTIONS:
+            profiles = node.get("generalProfile"), node.get("storageProfile")
+            frame = self.frames[-1] = replace(frame, profiles=profiles)  # of the element that it stands in
         source_name, target_name = self.language_attributes(node)
         if target_name:
             languages = node.get(source_name), node.get(target_name)
@@ -153,7 +166,13 @@ class Walk:
             if wanted and target_lang and not languages[1]:
                 yield Node(node.kind, node.start, node.opened, with_attributes(node.tag, {target_name: target_lang}))
         self.frames.append(
-            Frame(translates(node, frame.translate), wanted, target_lang, preserves(node, frame.has_lines))
+            Frame(
+                translates(node, frame.translate),
+                wanted,
+                target_lang,
+                preserves(node, frame.has_lines),
+                frame.profiles,
+            )
         )
 
     def language_attributes(self, node: Node) -> tuple[str, str]:
@@ -189,8 +208,31 @@ class Walk:
             self.scopes.prefix_of(MATCHES),
             self.namespace or "",
             frame.has_lines,
+            limits_1(node) if self.document.generation == 1 else self.limits_2(node, frame),
         )
         yield (Unit1 if self.document.generation == 1 else Unit2).of(node, setting)
+
+    def limits_2(self, node: Node, frame: Frame) -> tuple[Limit, ...]:
+        prefix = self.scopes.prefix_of(RESTRICTIONS)
+        if prefix is None:
+            return ()
+        given = {"size": node.get(f"{prefix}:sizeRestriction"), "storage": node.get(f"{prefix}:storageRestriction")}
+        profiles = dict(zip(given, frame.profiles, strict=True))
+        return tuple(
+            Limit(int(most), COUNTED_2[kind][profiles[kind]])
+            for kind, text in given.items()
+            if (most := text.rpartition(",")[2].strip()).isdecimal() and profiles[kind] in COUNTED_2[kind]
+        )
+
+
+def limits_1(node: Node) -> tuple[Limit, ...]:
+    """Of XLIFF 1.2, in characters or bytes; how many pixels a text takes is not known."""
+    given = {"maxwidth": COUNTED_1.get(node.get("size-unit"), UNKNOWN), "maxbytes": "utf-8"}
+    return tuple(
+        Limit(int(most), encoding)
+        for name, encoding in given.items()
+        if encoding != UNKNOWN and (most := node.get(name)).isdecimal()
+    )
 
 
 def translates(node: Node, inherited: bool) -> bool:

@@ -1,11 +1,11 @@
 """Units of XLIFF 1.2 and 2.x: which parts are translated, and how the translations are written."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from xml.sax.saxutils import escape, quoteattr
 
-from knnmt.documents.content import ACCELERATORS, DocumentUnit, Match, UnitResult, plain_text
+from knnmt.documents.content import ACCELERATORS, DocumentUnit, Limit, Match, UnitResult, plain_text
 from knnmt.documents.document import DocumentOptions, Slot
 from knnmt.documents.passages import Passage, spliced
 from knnmt.documents.xliff_inline import SideReader
@@ -31,6 +31,7 @@ class Setting:
     mtc: str | None
     namespace: str = ""  # of the root
     has_lines: bool = False  # xml:space="preserve"
+    limits: tuple[Limit, ...] = ()  # of all of its text together
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class Part:
     existing: Passage | None = None
     number: int = 1  # of the segment in its unit
 
-    def units(self, place: str, has_lines: bool) -> Iterator[DocumentUnit]:
+    def units(self, place: str, has_lines: bool, limits: tuple[Limit, ...]) -> Iterator[DocumentUnit]:
         for inner in self.passage.parts():
-            old = self.existing.content if self.existing is not None and inner is self.passage else None
-            yield DocumentUnit(0, inner.content, place, self.context, old, ACCELERATORS, has_lines)
+            whole = inner is self.passage
+            old = self.existing.content if self.existing is not None and whole else None
+            own = limits if whole else ()
+            yield DocumentUnit(0, inner.content, place, self.context, old, ACCELERATORS, has_lines, own)
 
     @property
     def count(self) -> int:
@@ -86,10 +89,21 @@ class UnitWriter:
     node: Node
     setting: Setting
     parts: list[Part] = field(default_factory=list)
+    finished: list[Passage] = field(default_factory=list)  # targets of other segments
 
     def slot(self) -> Slot | None:
-        units = tuple(unit for part in self.parts for unit in part.units(self.setting.place, self.has_lines))
+        units = tuple(
+            unit for part in self.parts for unit in part.units(self.setting.place, self.has_lines, self.limits_of(part))
+        )
         return Slot(units, self.written) if units else None
+
+    def limits_of(self, part: Part) -> tuple[Limit, ...]:
+        """What the limits leave to one of several segments, if the others to translate are as long as their sources."""
+        if not self.setting.limits:
+            return ()
+        others = [*self.finished, *(one.passage for one in self.parts if one is not part)]
+        taken = "".join(plain_text(one.content) for one in others)
+        return tuple(replace(limit, most=limit.most - limit.size(taken)) for limit in self.setting.limits)
 
     @property
     def has_lines(self) -> bool:
@@ -183,6 +197,8 @@ class Unit1(UnitWriter):
             existing = old.get(mark.get("mid"))
             if must or existing is None or not has_text(existing):
                 parts.append(Part(self.reader().passage(mark), segmented, context, mark, existing))
+            else:
+                self.finished.append(existing)
         return parts
 
     def changes(self, done: list[Written]) -> list[Change]:
@@ -267,6 +283,8 @@ class Unit2(UnitWriter):
             must = setting.options.all_units or bool(unfinished) or existing is None or not has_text(existing)
             if source is not None and not source.is_empty and must:
                 unit.parts.append(Part(unit.reader().passage(source), source, context, segment, existing, number))
+            elif existing is not None:
+                unit.finished.append(existing)
         return unit
 
     def changes(self, done: list[Written]) -> list[Change]:

@@ -64,6 +64,7 @@ def three_letters(language: str) -> str:
     return NLLB_NAMES.get(language.lower(), language).split("_")[0]
 
 
+@lru_cache
 def base_language(code: str | None) -> str:
     """`zh_CN`, `zho_Hans` and `zh` are all `zh`: what scoring needs to know."""
     short = (code or "").replace("-", "_").split("_")[0].lower()

@@ -17,4 +17,4 @@ SPACE_AFTER = ".!?…:;,"  # marks with a space before the word that follows, ev
 
 def is_spaceless(character: str) -> bool:
     """Whether a character is of a script that puts no spaces between words."""
-    return any(first <= character <= last for first, last in SPACELESS)
+    return character >= SPACELESS[0][0] and any(first <= character <= last for first, last in SPACELESS)

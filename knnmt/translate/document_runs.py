@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from knnmt.documents.content import DocumentUnit
+from knnmt.documents.content import DocumentUnit, plain_text
 from knnmt.documents.document import Document
 from knnmt.documents.kinds import open_document
 from knnmt.engine.attention import AligningHeads
@@ -23,6 +23,8 @@ from knnmt.units.journal import FinishedFiles, Journal, content_of
 from knnmt.units.report import Report, check_report
 
 BLOCK = 512  # units translated together: what a kill can cost
+KEPT = 1 << 20  # characters of a document's units that are kept at most, so that it need not be read again and again
+UNIT = 200  # characters that a unit counts for beside its text
 
 Say = Callable[[Path, str], None]
 
@@ -105,24 +107,24 @@ class DocumentTranslator:
 
     def translate_one(self, document: Document, target: Path, finished: FinishedFiles | None) -> str:
         """Translate one document; returns a short message."""
-        total = sum(1 for _ in document.units())  # a broken file is known before any work
+        units = Units(document)  # a broken file is known before any work
         journal = Journal(target, self.plan(document.path))
         journal.begin(resume=self.settings.resume)
         if journal.heads is not None:
             self.units.aligner.heads = AligningHeads.from_json(journal.heads)
-        with progress_bar(target.name, total, done=journal.done, show=self.show_progress) as advance:
-            self.fill(document, journal, advance)
+        with progress_bar(target.name, units.count, done=journal.done, show=self.show_progress) as advance:
+            self.fill(units, journal, advance)
         write_durably(target, lambda file: write(document, journal, file, packed=is_gzipped(target)))
-        report = document_report(document, target, journal)
+        report = document_report(units, target, journal)
         if finished is not None:
             finished.add(target, report)
         journal.remove()
         self.report.include(report)
         return summary_of(report)
 
-    def fill(self, document: Document, journal: Journal, advance: Advance) -> None:
+    def fill(self, units: "Units", journal: Journal, advance: Advance) -> None:
         """Translate what the journal does not have yet."""
-        for block in unit_blocks(islice(document.units(), journal.done, None)):
+        for block in unit_blocks(islice(units, journal.done, None)):
             outcomes = self.units.outcomes(block)
             heads = self.units.aligner.heads
             journal.add(outcomes, None if heads is None else heads.to_json())
@@ -139,11 +141,29 @@ class DocumentTranslator:
         }
 
 
-def document_report(document: Document, target: Path, journal: Journal) -> Report:
+class Units:
+    """The units of a document, as often as they are asked for. Those of a large one are read again each time."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.count = size = 0
+        self.kept: list[DocumentUnit] | None = []
+        for self.count, unit in enumerate(document.units(), start=1):
+            size += UNIT + len(plain_text(unit.source))
+            if self.kept is not None:
+                self.kept.append(unit)
+            if size > KEPT:
+                self.kept = None
+
+    def __iter__(self) -> Iterator[DocumentUnit]:
+        return iter(self.kept) if self.kept is not None else self.document.units()
+
+
+def document_report(units: Units, target: Path, journal: Journal) -> Report:
     """What is reported about a document."""
     report = Report()
-    report.begin_file(document.path, target)
-    for unit, record in zip(document.units(), journal.records(), strict=True):
+    report.begin_file(units.document.path, target)
+    for unit, record in zip(units, journal.records(), strict=True):
         report.add(unit, record, content_of(record["target"]))
     return report
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from knnmt.documents.content import Content, DocumentUnit, Match, Tag, UnitResult
+from knnmt.documents.content import Content, DocumentUnit, Match, Tag, UnitResult, plain_text
 from knnmt.engine.runtime import keeping_encodings
 from knnmt.retrieval.lookup import LEAST, Lookup
 from knnmt.store.datastore import StoredSegment
@@ -164,6 +164,8 @@ class UnitTranslator:
         work.flags += doubts.doubts_of(work.flat.text(), target.text())
         if work.unit.has_lines and len(hard_breaks(work.flat)) > line_ends(target):
             work.flags.append(doubts.LINES_DIFFER)
+        if any(limit.size(plain_text(content)) > limit.most for limit in work.unit.limits):
+            work.flags.append(doubts.OVER_LIMIT)
         result = UnitResult(
             content,
             "exact" if is_known else "machine",

@@ -17,6 +17,7 @@ MUCH_SHORTER = "much shorter"
 REPEATED = "repeated phrase"
 COPY = "untranslated copy"
 LINES_DIFFER = "line breaks differ"
+OVER_LIMIT = "longer than allowed"
 TOO_LONG = "source too long"
 NOT_FINISHED = "translation not finished"
 NOT_TRANSLATED_INSIDE = "text inside a placeholder"
@@ -24,6 +25,7 @@ NOT_TRANSLATED_INSIDE = "text inside a placeholder"
 # How bad each is: the sum over a unit's flags, with its log-probability, orders a report.
 WEIGHTS = {
     NOT_FINISHED: 5.0, PLACEHOLDER_RESTORED: 5.0, PLACEHOLDER_ADDED: 5.0, NUMBER_DIFFERS: 4.0, REPEATED: 4.0,
+    OVER_LIMIT: 4.0,
     MUCH_SHORTER: 3.0, MUCH_LONGER: 3.0, COPY: 3.0, TAG_GUESSED: 2.0, LINES_DIFFER: 2.0, TOO_LONG: 2.0,
     NOT_TRANSLATED_INSIDE: 2.0,
 }  # fmt: skip
@@ -68,7 +70,10 @@ def length_doubts(source: int, target: int) -> list[str]:
 
 def is_repetitive(source: str, target: str) -> bool:
     """Whether a phrase comes three times in a row, or four times in all, and not in the source."""
-    return repeats(WORD.findall(target.lower())) > max(2, repeats(WORD.findall(source.lower())))
+    words = WORD.findall(target.lower())
+    if max(Counter(words).values(), default=0) < 3:
+        return False
+    return repeats(words) > max(2, repeats(WORD.findall(source.lower())))
 
 
 def repeats(words: Sequence[str]) -> int:

@@ -18,6 +18,8 @@ from knnmt.units.protected import things
 Gap = tuple[str | Tag, ...]  # white space and tags, in order
 Span = tuple[int, int]
 
+ONE_SPACE = (" ",)
+
 RUN = re.compile("w+(?:a(?=w))?|cm*|m+|[pa]")  # over the classes of characters
 
 
@@ -78,6 +80,8 @@ class Flat:
     def is_apart(self, at: int) -> bool:
         """Whether a model sees a space in the gap before a word."""
         gap = self.gaps[at]
+        if gap == ONE_SPACE:  # nearly always
+            return True
         return bool(gap) and (bool(white(gap)) or self.is_glued(at))
 
     def is_glued(self, at: int) -> bool:

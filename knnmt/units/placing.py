@@ -220,8 +220,11 @@ def words_and_tags(source: Flat, target: Flat, order: Sequence[int | Tag]) -> It
         if isinstance(piece, Tag):
             group.append(piece)
             continue
-        yield from gap_with(tuple(group), target, piece, known, sides, source)
-        group = []
+        if group:
+            yield from gap_with(tuple(group), target, piece, known, sides, source)
+            group = []
+        else:
+            yield white(target.gaps[piece])
         if piece < len(target.words):
             yield target.words[piece]
 
@@ -293,9 +296,6 @@ def gap_with(
 ) -> Iterator[str | Tag]:
     """A gap of the target with the tags that are put into it."""
     space = white(target.gaps[at])
-    if not tags:
-        yield space
-        return
     original = known.get(tags)
     if original is not None and stands_alike(source, original, target, at):
         yield from original

@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
 from knnmt.text.placeholders import PLACEHOLDER
 
+REMEMBERED = 1 << 10  # characters of a text at most
 SPACES = " \u00a0\u2009\u202f"
 NUMBER = re.compile(rf"\d{{1,3}}(?:[{SPACES}'’]\d{{3}})+(?!\d)|\d+(?:[.,]\d+)*")
 SEPARATOR = rf"[.,'’{SPACES}]"
@@ -47,9 +49,16 @@ class Thing:
         return self.kind == "placeholder"
 
 
-def things(text: str) -> list[Thing]:
+def things(text: str) -> tuple[Thing, ...]:
     """The placeholders, numbers and symbols of a text, in order."""
-    return [Thing(found[0], found.start(), kind_of(found)) for found in THING.finditer(text)]
+    return known_things(text) if len(text) <= REMEMBERED else found_things(text)
+
+
+def found_things(text: str) -> tuple[Thing, ...]:
+    return tuple(Thing(found[0], found.start(), kind_of(found)) for found in THING.finditer(text))
+
+
+known_things = lru_cache(maxsize=1 << 11)(found_things)  # a unit's texts are asked about again and again
 
 
 def kind_of(found: re.Match[str]) -> Literal["placeholder", "number", "symbol"]:

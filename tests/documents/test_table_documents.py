@@ -70,6 +70,36 @@ def test_tables(
     assert rewritten(opened(tmp_path, name, document.encode(encoding), **options)) == expected.encode(encoding)
 
 
+FORMULAS = [
+    "=SUM(A1:A3)", "=A2&\" kg\"", "=HYPERLINK(\"a\";\"b c\")", "=Summe(A1;B2)", "=$B$2*3", "=1+2", "= 1.5", "=Blatt1!A1",
+    "='Blatt 1'!A1", "=(A1+B1)/2", "+SUM(A1)", "@SUM(A1;2)", "-SUM(A1)", "=cmd|' /C calc'!A0", "+cmd|'x'!A1", "=-A1",
+]  # fmt: skip
+TEXTS = [
+    "- Kette prüfen", "-y", "=> weiter", "= Ergebnis", "== Titel ==", "@anna fragt", "+49 ist Deutschland", "=A4 Papier",
+    "-Schalter(n) prüfen", "'=SUM(A1)", "A1+B1", "-- Ende", "=3 mm Spiel",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("all_units", [False, True])
+def test_formulas_are_left_alone(tmp_path: Path, name: str, all_units: bool) -> None:
+    separator, kind = (",", csv.QUOTE_MINIMAL) if name == "a.csv" else ("\t", csv.QUOTE_NONE)
+    text = io.StringIO()
+    rows = [
+        ["source", "target"],
+        *([formula, ""] for formula in FORMULAS),
+        [FORMULAS[0], "x"],
+        *([one, ""] for one in TEXTS),
+    ]
+    csv.writer(text, delimiter=separator, quoting=kind, quotechar=None if kind else '"', lineterminator="\n").writerows(
+        rows
+    )
+    document = opened(tmp_path, name, text.getvalue(), all_units=all_units)
+    assert texts(document) == [unguarded(one) if name == "a.csv" else one for one in TEXTS]
+    lines = text.getvalue().split("\n")[: len(FORMULAS) + 2]
+    assert rewritten(document).decode().split("\n")[: len(FORMULAS) + 2] == lines
+
+
 def test_a_translation_does_not_become_a_formula(tmp_path: Path) -> None:
     document = opened(tmp_path, "a.csv", "source,target\na,\n")
     assert rewritten(document, lambda _: UnitResult(("=1+1",))) == b"source,target\na,'=1+1\n"

@@ -21,7 +21,7 @@ from xliff_files import (
 )
 from xml_readers import peak_memory
 
-from knnmt.documents.content import Tag, UnitResult, plain_text
+from knnmt.documents.content import Limit, Tag, UnitResult, plain_text
 from knnmt.documents.xliff_units import MATCHES
 from knnmt.text.corpus import Corpus, Skipped
 
@@ -92,6 +92,59 @@ def test_the_unit_knows_its_place_and_name(tmp_path: Path) -> None:
     first, second = opened(tmp_path, "a.xlf", file_1(f"{body}</trans-unit>")).units()
     assert (first.number, first.context, first.place) == (1, "menu.open", f"{tmp_path}/a.xlf: unit 7")
     assert (second.number, second.context) == (2, "8")
+
+
+LIMITS_1 = [
+    (' maxwidth="10" size-unit="char"', [Limit(10)]),
+    (' maxwidth="10" size-unit="byte" maxbytes="8"', [Limit(10, "utf-8"), Limit(8, "utf-8")]),
+    (' maxwidth="10"', []),  # pixels
+    (' maxwidth="10" size-unit="pixel" maxbytes="x"', []),
+    ("", []),
+]
+RESTRICTED = 'xmlns:slr="urn:oasis:names:tc:xliff:sizerestriction:2.0" srcLang="de" trgLang="en"'
+LIMITS_2 = [
+    ("", 'slr:sizeRestriction="10"', [Limit(10)]),
+    ("", 'slr:sizeRestriction="2,10" slr:storageRestriction="20"', [Limit(10), Limit(20, "utf-8")]),
+    ("", 'slr:sizeRestriction="2,*"', []),
+    ("", "", []),
+    ('<slr:profiles generalProfile="acme:pixels"/>', 'slr:sizeRestriction="10"', []),
+    (
+        '<slr:profiles generalProfile="xliff:codepoints" storageProfile="xliff:utf16"/>',
+        'slr:sizeRestriction="10" slr:storageRestriction="20"',
+        [Limit(10), Limit(20, "utf-16-le")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("attributes", "expected"), LIMITS_1)
+def test_limits_of_xliff_1(tmp_path: Path, attributes: str, expected: list[Limit]) -> None:
+    body = unit_1("<source>a</source>", attributes)
+    (unit,) = opened(tmp_path, "a.xlf", file_1(body)).units()
+    assert list(unit.limits) == expected
+
+
+@pytest.mark.parametrize(("profiles", "attributes", "expected"), LIMITS_2)
+def test_limits_of_xliff_2(tmp_path: Path, profiles: str, attributes: str, expected: list[Limit]) -> None:
+    body = f'{profiles}<unit id="u" {attributes}><segment><source>a</source></segment></unit>'
+    (unit,) = opened(tmp_path, "a.xlf", file_2(body, RESTRICTED)).units()
+    assert list(unit.limits) == expected
+
+
+def test_segments_share_the_limit_of_their_unit(tmp_path: Path) -> None:
+    """What is finished counts as it is, what is not as long as its source."""
+    segments = "<segment><source>eins</source></segment><segment><source>zwei oder</source></segment>"
+    done = '<segment state="final"><source>x</source><target>six</target></segment>'
+    body = f'<unit id="u" slr:sizeRestriction="20">{segments}{done}</unit>'
+    assert [unit.limits for unit in opened(tmp_path, "a.xlf", file_2(body, RESTRICTED)).units()] == [
+        (Limit(20 - 9 - 3),),
+        (Limit(20 - 4 - 3),),
+    ]
+    marks = '<mrk mtype="seg" mid="1">eins</mrk> <mrk mtype="seg" mid="2">x</mrk>'
+    old = '<target state="translated"><mrk mtype="seg" mid="1"></mrk> <mrk mtype="seg" mid="2">six</mrk></target>'
+    inside = f"<source>eins x</source><seg-source>{marks}</seg-source>{old}"
+    body = unit_1(inside, ' maxwidth="20" size-unit="char"')
+    limits = [unit.limits for unit in opened(tmp_path, "b.xlf", file_1(body)).units()]
+    assert limits == [(Limit(17),)]
 
 
 # States, confidence, matches

@@ -13,9 +13,10 @@ from serving import listening
 from tiny_models import tiny_model
 
 from knnmt import Corpus, build_store
+from knnmt.service.limits import Limits
 
 REQUESTS = int(os.environ.get("KNNMT_REQUESTS", "4"))  # for each operation
-PATIENCE = 120  # seconds, for a machine that does much else
+PATIENCE = 600  # seconds, for a machine that does much else: what is late is answered with a 500
 CHECKS = [
     not_a_server_error,
     checks.status_code_conformance,
@@ -29,7 +30,8 @@ def api_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesi
     folder, model = tmp_path_factory.mktemp("fuzzed"), tiny_model("marian")
     (folder / "memory.tsv").write_text("das ist ein haus\tthis is a house\nwir gehen\twe go\n", encoding="utf-8")
     build_store(folder / "house", model, [Corpus(folder / "memory.tsv")])
-    with listening(model, [("house", folder / "house")], folder / "state") as running:
+    limits = Limits(deadline=PATIENCE)
+    with listening(model, [("house", folder / "house")], folder / "state", limits=limits) as running:
         yield schemathesis.openapi.from_url(f"{running.address}/spec")
 
 

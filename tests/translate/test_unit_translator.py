@@ -9,7 +9,7 @@ from contents import contents, marked, shown
 from hypothesis import given, settings
 
 from knnmt import SettingsError, Store
-from knnmt.documents.content import Content, DocumentUnit, Tag, plain_text, tags_of
+from knnmt.documents.content import Content, DocumentUnit, Limit, Tag, plain_text, tags_of
 from knnmt.models.translation_model import TranslationModel
 from knnmt.translate.settings import TranslateSettings
 from knnmt.translate.translator import Translation, Translator
@@ -66,6 +66,24 @@ def test_lines_stay_where_they_matter(embedded: TranslationModel) -> None:
     assert (shown(result.target), result.flags) == (text, ("untranslated copy",))
     assert fake.seen == ["Aufruf: a [WAHL]", "-h, --help", "zeigt Hilfe", "-V", "Nummer"]
     assert shown(UnitTranslator(Fake(embedded)).translate([replace(unit, has_lines=False)])[0].target) != text
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_over"),
+    [
+        ((), False),
+        ((Limit(4),), False),
+        ((Limit(3),), True),
+        ((Limit(4, "utf-8"),), True),
+        ((Limit(5, "utf-8"),), False),
+    ],
+)
+def test_what_is_longer_than_the_document_allows_is_flagged(
+    embedded: TranslationModel, limits: tuple[Limit, ...], is_over: bool
+) -> None:
+    unit = DocumentUnit(1, marked("<b>Ja</b> ja"), "here", limits=limits)
+    result = UnitTranslator(Fake(embedded, {"Ja ja": "Öyes"})).translate([unit])[0]
+    assert ("longer than allowed" in result.flags) == is_over
 
 
 def test_wrapped_lines_are_one_sentence_and_wrapped_again(embedded: TranslationModel) -> None:
