@@ -92,11 +92,22 @@ def serve(
         echo=tuple(echo or ()),
         limits=limits,
     )
+    check_given(store, model)
     running = Running(lambda: load(store, model, source_lang, target_lang, ray, shards), settings)
     logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("knnmt.serve").setLevel(logging.INFO)
     announce(settings, running.address)
     running.run()
+
+
+def check_given(stores: list[str] | None, model: str | None) -> None:
+    """What can be known before the server says that it listens."""
+    from knnmt.retrieval.memories import open_memory
+
+    if not stores and model is None:
+        raise SettingsError("--store or --model is missing")
+    for text in stores or []:
+        open_memory(text)
 
 
 def load(

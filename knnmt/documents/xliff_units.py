@@ -385,7 +385,8 @@ def with_attributes(tag: str, attributes: Attributes) -> str:
     """A start tag with attributes set, or removed where the value is None; the others stay as they are."""
     for name, value in attributes.items():
         new = "" if value is None else f" {name}={quoteattr(value)}"
-        present = next((match for match in ATTRIBUTE.finditer(tag) if match.group(1) == name), None)
+        found = ATTRIBUTE.finditer(tag) if name in tag else ()
+        present = next((match for match in found if match.group(1) == name), None)
         if present is not None:
             tag = tag[: present.start()].rstrip() + new + tag[present.end() :]
         elif value is not None:

@@ -75,20 +75,17 @@ def hooks_as_before(network: Network) -> Iterator[None]:
             vars(module).pop(HOOKS_INSTALLED, None)
 
 
+Tokens = Sequence[Sequence[int]]
+
+
 @torch.inference_mode()
-def cross_attention(
-    model: TranslationModel, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> list[Weights]:
+def cross_attention(model: TranslationModel, sources: Tokens, targets: Tokens) -> list[Weights]:
     """For each pair of token sequences, weights [shifts, layers, heads, target tokens, source tokens].
 
     The first shift is the attention with which a token was predicted, the second that of the step after, whose input
     it is. The end token is never an input: its row is zero there.
     """
-    with lock_of(model.network):
-        inputs = model.teacher_forcing(sources, targets)
-        objection = objection_to_direct(model) if is_marian(model) else "the architecture has no runner"
-        runtime_of(model.network).not_taken("direct", objection)
-        given = directly(model, inputs) if objection is None else by_network(model, inputs)
+    given = layer_attention(model, sources, targets)
     weights = torch.stack(tuple(given)).float().cpu().numpy()  # [layers, batch, heads, positions, source tokens]
     first = len(model.decoder_prefix) - 1
     return [
@@ -97,17 +94,46 @@ def cross_attention(
     ]
 
 
+@torch.inference_mode()
+def mean_attention(model: TranslationModel, sources: Tokens, targets: Tokens, heads: Sequence[Head]) -> list[Weights]:
+    """For each pair of token sequences, the mean of some heads' weights [target tokens, source tokens]."""
+    given = layer_attention(model, sources, targets, layers=1 + max(layer for _, layer, _ in heads))
+    first = len(model.decoder_prefix) - 1
+    found = [np.zeros((len(target), len(source)), np.float32) for source, target in zip(sources, targets, strict=True)]
+    for shift in SHIFTS:
+        chosen = [given[layer][:, head, first + shift :] for its, layer, head in heads if its == shift]
+        if chosen:
+            mean = (torch.stack(chosen).float().sum(0) / len(heads)).cpu().numpy()  # [batch, positions, source tokens]
+            for row, weights in enumerate(found):
+                tokens = len(weights) - shift
+                weights[:tokens] += mean[row, :tokens, : weights.shape[1]]
+    return found
+
+
+def layer_attention(
+    model: TranslationModel, sources: Tokens, targets: Tokens, layers: int | None = None
+) -> Sequence[torch.Tensor]:
+    """The attention of each layer, or of the first few where no more are wanted, each
+    [batch, heads, positions, source tokens].
+    """
+    with lock_of(model.network):
+        inputs = model.teacher_forcing(sources, targets)
+        objection = objection_to_direct(model) if is_marian(model) else "the architecture has no runner"
+        runtime_of(model.network).not_taken("direct", objection)
+        return directly(model, inputs, layers) if objection is None else by_network(model, inputs)
+
+
 def is_marian(model: TranslationModel) -> bool:
     return architecture_of(model.network).runner == "marian"
 
 
-def directly(model: TranslationModel, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+def directly(model: TranslationModel, inputs: dict[str, torch.Tensor], layers: int | None) -> list[torch.Tensor]:
     """By the weights of a Marian network, with the packed copies that translating uses too."""
     network = model.network
     with packed_layers(network, jointly=jointly_packed(network)):
         mask = inputs["attention_mask"]
         decoder = MarianDecoder(network, encoded_sources(network, inputs["input_ids"], mask), mask)
-        return decoder.attention(inputs["decoder_input_ids"])
+        return decoder.attention(inputs["decoder_input_ids"], layers)
 
 
 def encoded_sources(network: Network, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

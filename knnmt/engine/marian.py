@@ -118,15 +118,16 @@ class MarianDecoder:
         attended = scaled_dot_product_attention(beams, *source, attn_mask=self.mask)
         return attended.transpose(1, 2).reshape(query.shape)
 
-    def attention(self, tokens: torch.Tensor) -> list[torch.Tensor]:
-        """The attention of each layer to the sources, [sentences, heads, time, source time].
+    def attention(self, tokens: torch.Tensor, layers: int | None = None) -> list[torch.Tensor]:
+        """The attention of the first layers (None: of all) to the sources, each [sentences, heads, time, source time].
 
-        All tokens [sentences, time] are given, so they are run at once, and only as far as the last layer's attention.
+        All tokens [sentences, time] are given, so they are run at once, and only as far as the last wanted attention.
         """
+        last = len(self.layers) if layers is None else layers
         decoder, found = self.decoder, list[torch.Tensor]()
         hidden: torch.Tensor = decoder.embed_tokens(tokens) * decoder.embed_scale
         hidden = hidden + decoder.embed_positions.weight[: tokens.shape[1]]
-        for layer, (keys, values) in zip(self.layers, self.sources, strict=True):
+        for layer, (keys, values) in zip(self.layers[:last], self.sources[:last], strict=True):
             past = layer.states(hidden).view(*tokens.shape, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
             query, past_keys, past_values = past.unbind()
             attended = scaled_dot_product_attention(query, past_keys, past_values, is_causal=True)
@@ -134,7 +135,7 @@ class MarianDecoder:
             query = layer.query(hidden).view(*tokens.shape, self.heads, -1).transpose(1, 2)
             scores = query @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
             found.append(torch.softmax(scores if self.mask is None else scores + self.mask, dim=-1))
-            if len(found) < len(self.layers):
+            if len(found) < last:
                 attended = (found[-1] @ values).transpose(1, 2).flatten(2)
                 key = layer.after_source(hidden + layer.source_out(attended))
                 hidden = layer.after_all(key + layer.narrow(layer.activation(layer.widen(key))))

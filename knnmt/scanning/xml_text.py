@@ -73,6 +73,8 @@ class Node:
 
     def get(self, name: str, default: str = "") -> str:
         """An attribute by its name with its prefix."""
+        if name not in self.tag:
+            return default
         for key, double, single in ATTRIBUTE.findall(self.tag):
             if key == name:
                 return resolved(double or single)

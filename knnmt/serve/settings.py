@@ -1,5 +1,6 @@
 """Settings of a server: where it listens, and who may call it."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit
 from knnmt.errors import SettingsError
 from knnmt.service.limits import Limits
 
+PAIR = re.compile(r"\w+-\w+")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -31,6 +33,9 @@ class ServerSettings:
                 f"--host {self.host}: other machines could reach a server without keys; "
                 "give --api-keys FILE, or --public if everyone may translate with it"
             )
+        for pair in self.echo:
+            if not PAIR.fullmatch(pair):
+                raise SettingsError(f"--echo {pair}: must be a pair of languages, such as en-de")
 
 
 def host_in(header: str) -> str:

@@ -4,6 +4,13 @@ from dataclasses import dataclass
 
 from knnmt.errors import SettingsError
 
+FLAGS = {
+    "characters": "--limit-characters",
+    "texts": "--limit-texts",
+    "upload_bytes": "--limit-upload",
+    "deadline": "--deadline",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -18,6 +25,6 @@ class Limits:
     deadline: float = 60.0  # seconds from a request's arrival
 
     def __post_init__(self) -> None:
-        for name in ("characters", "texts", "upload_bytes", "deadline"):
-            if getattr(self, name) <= 0:
-                raise SettingsError(f"--limit-{name.replace('_', '-')} {getattr(self, name)}: must be above 0")
+        for name, flag in FLAGS.items():
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{flag} {getattr(self, name)}: must be above 0")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knnmt.engine.attention import AligningHeads, Weights, cross_attention
+from knnmt.engine.attention import AligningHeads, Head, Weights, cross_attention, mean_attention
 from knnmt.engine.runtime import runtime_of
 from knnmt.models.batching import batches_by_tokens
 from knnmt.models.translation_model import TranslationModel
@@ -79,21 +79,25 @@ class Aligner:
         heads = self.heads or self.measure(pairs)
         found: dict[int, Matrix] = {}
         rows = {id(pair): row for row, pair in enumerate(pairs)}
-        for pair, weights, (source, target) in self.attended(pairs):
-            mean = np.mean([weights[head] for head in heads.heads], axis=0)
+        for pair, mean, (source, target) in self.attended(pairs, heads.heads):
             links = near_diagonal(balanced(word_links(mean, source, target)), doubt_about(heads))
             found[rows[id(pair)]] = with_certain(links, pair.source.words, pair.target.words)
         return [found[row] for row in range(len(pairs))]
 
-    def attended(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Weights, tuple[Side, Side]]]:
-        """Each pair with all attention and with its tokens and words, batch by batch."""
+    def attended(
+        self, pairs: Sequence[Pair], heads: Sequence[Head] | None = None
+    ) -> Iterator[tuple[Pair, Weights, tuple[Side, Side]]]:
+        """Each pair with all attention, or the mean of some heads, and with its tokens and words, batch by batch."""
         texts = [(pair.source.text(), pair.target.text()) for pair in pairs]
         sources = self.source_tokens([source for source, _ in texts])
         targets = self.model.encode_targets([target for _, target in texts])
         targets = [tokens[: self.model.positions] for tokens in targets]
         lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         for batch in batches_by_tokens([weight_of(length) for length in lengths], BATCH_TOKENS):
-            given = cross_attention(self.model, [sources[row] for row in batch], [targets[row] for row in batch])
+            tokens = [sources[row] for row in batch], [targets[row] for row in batch]
+            given = (
+                cross_attention(self.model, *tokens) if heads is None else mean_attention(self.model, *tokens, heads)
+            )
             for row, weights in zip(batch, given, strict=True):
                 pair, (source, target), prefix = pairs[row], texts[row], self.model.source_prefix
                 sides = (

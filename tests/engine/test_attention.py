@@ -7,7 +7,7 @@ from tiny_models import ARCHITECTURES, tiny_model
 
 from knnmt import Translator
 from knnmt.engine import attention
-from knnmt.engine.attention import cross_attention, plain_attention
+from knnmt.engine.attention import cross_attention, mean_attention, plain_attention
 from knnmt.engine.marian import encode
 from knnmt.engine.runtime import Encodings, keeping_encodings, runtime_of
 from knnmt.models.network import Network
@@ -35,6 +35,16 @@ def test_each_token_has_its_weights(name: str) -> None:
         assert np.allclose(weights[1, :, :, :-1], weights[0, :, :, 1:])
         alone = cross_attention(model, [sources[row]], [targets[row]])[0]
         assert np.allclose(alone, weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("heads", [[(0, 0, 0)], [(0, 0, 1), (1, 0, 0), (0, 1, 1)], [(1, 1, 0)]])
+def test_the_mean_of_some_heads(name: str, heads: list[tuple[int, int, int]]) -> None:
+    model = tiny_model(name)
+    sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
+    every = cross_attention(model, sources, targets)
+    for weights, mean in zip(every, mean_attention(model, sources, targets, heads), strict=True):
+        assert np.allclose(mean, np.mean([weights[head] for head in heads], axis=0), atol=1e-4)
 
 
 @pytest.mark.parametrize("pairs", [2, 1])  # with padding, and without

@@ -23,7 +23,8 @@ from knnmt.store.verification import problems_of
 
 KILLS = int(os.environ.get("KNNMT_KILLS", "2"))
 SENDERS = 3
-PATIENCE = 120  # seconds, for a machine that does much else
+ENDING = 120  # seconds that a server may take to end
+PATIENCE = 3600  # seconds, for a machine that does much else or is suspended
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["knnmt.serve.running", "knnmt.service.shelf"])  # imported once, not for each kill
 
@@ -34,10 +35,13 @@ def run_server(store: str, state: str, port: Connection) -> None:
 
     from knnmt.serve.running import Running
     from knnmt.serve.settings import ServerSettings
+    from knnmt.service.limits import Limits
     from knnmt.service.shelf import shelve
 
     torch.set_num_threads(1)
-    running = Running(lambda: shelve([store]), ServerSettings(port=0, state=Path(state)))
+    running = Running(
+        lambda: shelve([store]), ServerSettings(port=0, state=Path(state), limits=Limits(deadline=PATIENCE))
+    )
     port.send(running.port)
     running.run()
 
@@ -52,7 +56,7 @@ def served(store: Path, state: Path) -> Iterator[tuple[int, int]]:
         assert process.pid is not None
         yield ours.recv(), process.pid
     finally:
-        process.join(PATIENCE)
+        process.join(ENDING)
         if process.is_alive():
             process.kill()
             process.join()

@@ -20,7 +20,9 @@ from tiny_models import tiny_model
 from knnmt import BuildSettings, Corpus, build_store
 from knnmt.serve.settings import ServerSettings
 from knnmt.service.access import Access, add_api_key
+from knnmt.service.limits import Limits
 
+PATIENCE = 3600.0  # seconds, for a machine that does much else or is suspended
 REQUESTS = int(os.environ.get("KNNMT_LEAK_REQUESTS", "80"))
 CLIENTS = "abc"
 WORDS = ["das", "ist", "ein", "haus", "wir", "gehen", "heute", "in", "die", "stadt", "und", "kaufen", "brot"]
@@ -53,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient
     for one in seen:
         access = Access(name=one.client, role="admin", filters=(f"client={one.client}",))
         one.headers["authorization"] = f"Bearer {add_api_key(folder / 'keys.json', access)}"
-    settings = ServerSettings(api_keys=folder / "keys.json", state=folder / "state")
+    settings = ServerSettings(api_keys=folder / "keys.json", state=folder / "state", limits=Limits(deadline=PATIENCE))
     with serving(model, [("house", folder / "house")], settings) as client:
         yield client, seen
 

@@ -16,7 +16,7 @@ from knnmt import Corpus, build_store
 from knnmt.service.limits import Limits
 
 REQUESTS = int(os.environ.get("KNNMT_REQUESTS", "4"))  # for each operation
-PATIENCE = 600  # seconds, for a machine that does much else: what is late is answered with a 500
+PATIENCE = 3600  # seconds, for a machine that does much else: what is late is answered with a 500
 CHECKS = [
     not_a_server_error,
     checks.status_code_conformance,

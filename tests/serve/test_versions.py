@@ -1,6 +1,7 @@
 """Stores that other processes change while they are served: every answer belongs to one version of each."""
 
 import multiprocessing
+import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from knnmt.store.removing import remove_from_store
 from knnmt.translate.translator import model_of_store
 
 TEXTS = {"house": "das ist ein haus", "street": "wir gehen"}  # by the store that has it
-CHANGES = 9
+ASKED = {"texts": [*TEXTS.values(), "wir gehen in das haus"], "source": "de", "explain": True}
+CHANGES = int(os.environ.get("KNNMT_CHANGES", "9"))
 PROCESSES = multiprocessing.get_context("forkserver")
 
 Held = dict[int, str | None]
@@ -53,19 +55,27 @@ def test_every_answer_belongs_to_one_version(tmp_path: Path) -> None:
     for name, text in TEXTS.items():
         corpus = corpus_of(tmp_path, [(text, "number begin"), ("etwas", "something")], name)
         held[name] = {build_store(tmp_path / name, model, [corpus]).manifest.version: "number begin"}
-    seen = list[tuple[str, int, str | None]]()
+    seen, behind = list[tuple[str, int, str | None]](), list[tuple[str, int, str | None]]()
     with serving(model, [(name, tmp_path / name) for name in TEXTS]) as client:
         changing = {name: begun(tmp_path / name, text) for name, text in TEXTS.items()}
         while any(process.is_alive() for process, _ in changing.values()):
-            answer = client.post("/v1/translations", json={"texts": [*TEXTS.values()], "source": "de"}).json()
-            for name, made in zip(TEXTS, answer["translations"], strict=True):
+            *known, new = client.post("/v1/translations", json=ASKED).json()["translations"]
+            for name, made in zip(TEXTS, known, strict=True):
                 seen.append((name, made["versions"][name], made["text"] if made["origin"] == "exact" else None))
+            behind += [(name, new["versions"][name], target) for name, target in neighbours(new)]
             for name, (_, ours) in changing.items():
                 held[name] |= received(ours)
     assert [process.exitcode for process, _ in changing.values()] == [0, 0]
-    assert [one for one in seen if held[one[0]][one[1]] != one[2]] == []
+    assert [one for one in [*seen, *behind] if held[one[0]][one[1]] != one[2]] == []
+    assert behind
     for name in TEXTS:
         assert len({version for store, version, _ in seen if store == name}) > 1
+
+
+def neighbours(made: dict[str, Any]) -> set[tuple[str, str]]:
+    """The stores and targets of the changing texts that spoke for the words of a translation."""
+    sentences = [sentence for word in made["words"] for sentence in word["sentences"]]
+    return {(one["store"], one["target"]) for one in sentences if one["source"] == TEXTS[one["store"]]}
 
 
 def begun(path: Path, text: str) -> tuple[Any, Connection]:
