@@ -13,7 +13,7 @@ Why = Callable[[], Reasons]  # computed only where somebody asks
 
 # In words, where the evidence raised the weight and where it lowered it.
 IN_WORDS = {
-    "coverage": ("the memory knows this kind of sentence", "the memory knows little of the sentence"),
+    "coverage": ("the memory covers the sentence", "the memory hardly covers the sentence"),
     "distance": ("the neighbours are near", "the neighbours are far"),
     "agreement": ("the neighbours agree", "the neighbours disagree"),
     "model": ("the model is unsure", "the model is sure"),

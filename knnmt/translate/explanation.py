@@ -29,7 +29,7 @@ from knnmt.models.translation_model import TranslationModel
 from knnmt.models.words import characters_written, widened, word_spans, words_of
 from knnmt.retrieval.retriever import Located, Retriever
 
-GRAMS = ("tokens", "pairs of tokens", "triples")
+GRAMS = ("tokens", "token pairs", "token triples")
 USUAL = {"certain": 1, "exact": False}
 FAINT = 0.1  # a place in a sentence that gives less than this part of what its best place gives is not marked
 
@@ -125,8 +125,8 @@ class Explanation:
         """A sentence that says how much of the source the memory covers; empty if the mixing does not use this."""
         if not self.coverage:
             return ""
-        shares = [f"{share:.0%} of its {name}" for share, name in zip(self.coverage, GRAMS, strict=False)]
-        return f"Of the source, the memory knows {', '.join(shares[:-1])} and {shares[-1]}."
+        shares = [f"{share:.0%} of the {name}" for share, name in zip(self.coverage, GRAMS, strict=False)]
+        return f"The memory contains {', '.join(shares[:-1])} and {shares[-1]} of the source."
 
     @property
     def setting(self) -> str:

@@ -155,7 +155,7 @@ def test_reasons_are_what_the_weight_would_lose() -> None:
 
 def test_reasons_in_words() -> None:
     effects = {"coverage": -0.4, "distance": 0.01, "agreement": 0.1, "model": 0.0}
-    assert because(effects) == "the memory knows little of the sentence (-0.40), the neighbours agree (+0.10)"
+    assert because(effects) == "the memory hardly covers the sentence (-0.40), the neighbours agree (+0.10)"
     assert because({"coverage": 0.001}) == ""
 
 
