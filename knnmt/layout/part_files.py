@@ -7,8 +7,10 @@ mapping loads a whole stretch of the file into the memory of this process.
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from io import BytesIO
-from itertools import pairwise, repeat
+from itertools import chain, pairwise, repeat
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -42,14 +44,16 @@ BY_SEGMENT = (HASHES, ORDER)
 
 def open_checked(file: Path | str, record: FileRecord) -> BinaryIO:
     """Opens a file if its size and its beginning are as recorded."""
-    with reading(file):
-        opened = open(file, "rb", buffering=0)  # noqa: PTH123, SIM115 - a store has thousands, and paths take time
+    with reading(file), ExitStack() as opening:
+        # A store has thousands, and paths take time.
+        opened = opening.enter_context(open(file, "rb", buffering=0))  # noqa: PTH123
         size = os.fstat(opened.fileno()).st_size
         if size != record.bytes:
             raise StoreError(f"{file}: has {size:,} bytes instead of {record.bytes:,}; {REMEDY}")
         if record.head is not None and checksum_of_head(opened.read(HEAD)) != record.head:
             raise StoreError(f"{file}: damaged (it does not begin as it was written); {REMEDY}")
         opened.seek(0)
+        opening.pop_all()  # nothing was wrong: it stays open
     return opened
 
 
@@ -122,22 +126,26 @@ class PartFiles:
         wanted = [(part, name) for part, record in enumerate(self.parts) for name in record.files]
         missing = [one for one in wanted if one not in self.files.things]
         some = [missing[first : first + OPENED_BY_ONE] for first in range(0, len(missing), OPENED_BY_ONE)]
-        if len(some) < 2:
-            self.keep(missing, self.opened(missing))
-        else:
-            with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:  # each thread waits for the disk
-                for names, files in zip(some, pool.map(self.opened, some), strict=True):
-                    self.keep(names, files)
+        with ExitStack() as opening:  # closes what was opened if another file is refused
+            if len(some) < 2:
+                files = self.opened(missing, opening)
+            else:
+                with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:  # each thread waits for the disk
+                    files = [*chain.from_iterable(pool.map(partial(self.opened, opening=opening), some))]
+            opening.pop_all()
+        self.keep(missing, files)
         self.checked = True
 
-    def opened(self, names: Sequence[tuple[int, str]]) -> list[BinaryIO | None]:
-        """Files of parts, or None for those that are only checked."""
+    def opened(self, names: Sequence[tuple[int, str]], opening: ExitStack) -> list[BinaryIO | None]:
+        """Files of parts, or None for those that are only checked; `opening` may close them."""
         found: list[BinaryIO | None] = []
         for part, name in names:
             record = self.parts[part]
             file = os.path.join(self.folder, record.name, name)  # noqa: PTH118
             opened = open_checked(file, record.files[name])
-            if not self.held:
+            if self.held:
+                opening.callback(opened.close)
+            else:
                 opened.close()
             found.append(opened if self.held else None)
         return found

@@ -1,6 +1,7 @@
 """Opening the files of many parts: by several threads, each once, and the first that is damaged is named."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from living import made
 
 from knnmt import Store, StoreError
 from knnmt.layout import part_files
-from knnmt.layout.part_files import places_by_part
+from knnmt.layout.part_files import descriptors_open, places_by_part
 
 MANY = [(f"satz {number}", f"sentence number {number}") for number in range(40)]
 
@@ -49,6 +50,18 @@ def test_the_damaged_file_is_named(store: Store, held: bool, monkeypatch: pytest
     file.write_bytes(b"x" + file.read_bytes()[1:])
     with pytest.raises(StoreError, match=rf"{store.manifest.parts[7].name}/values\.npy: damaged"):
         Store.open(store.path)
+
+
+@pytest.mark.parametrize("harm", [lambda data: b"x" + data[1:], lambda data: data[:-1]])
+def test_what_is_refused_is_closed(store: Store, harm: Callable[[bytes], bytes]) -> None:
+    """Also the files that were opened before it, while somebody still holds the error."""
+    file = store.part_folder(store.manifest.parts[7]) / "values.npy"
+    file.write_bytes(harm(file.read_bytes()))
+    before = descriptors_open()
+    with pytest.raises(StoreError) as refused:
+        Store.open(store.path)
+    assert "values.npy" in str(refused.value)
+    assert descriptors_open() == before
 
 
 def test_places_by_part() -> None:
