@@ -57,6 +57,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         arguments.memory << 30,
         arguments.folder,
         arguments.minutes_at_most,
+        only_build=arguments.only_build,
     ),
     "clusters": lambda arguments: clusters(tuple(arguments.size or CLUSTERS), arguments.repeats, arguments.keys_of),
     "serving": lambda arguments: serving(served_of(arguments)),
@@ -104,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory", type=int, default=8, help="gigabytes that indexing may take, of scale")
     parser.add_argument("--folder", type=Path, help="of scale: keeps what was done, so that the next call goes on")
     parser.add_argument("--minutes-at-most", type=float, help="of scale, with --folder: building stops then")
+    parser.add_argument("--only-build", action="store_true", help="of scale, with --folder: a later call searches")
     parser.add_argument("--tagged", type=Path, metavar="XLIFF", help="human translations with tags, for placement")
     parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
     parser.add_argument("--units", type=int, default=UNITS, help=f"of the document of units ({UNITS:,})")

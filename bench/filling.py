@@ -112,7 +112,13 @@ class Truth:
 
 
 def keys_in(folder: Path) -> NoisyKeys:
-    return NoisyKeys(np.asarray(map_file(folder / "originals.npy"), np.float32))
+    """They stay on disk: what a process takes into memory is counted."""
+    file = spread_file(folder)
+    return NoisyKeys(map_file(folder / "originals.npy"), np.load(file) if file.exists() else None)
+
+
+def spread_file(folder: Path) -> Path:
+    return folder / "spread.npy"
 
 
 def queries_of(keys: NoisyKeys, batch: int) -> Keys:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from knnmt.arrays import Array
 from knnmt.search.distances import Keys
 
 BLOCK = 65_536
@@ -18,10 +19,11 @@ Numbers = NDArray[np.int64]
 class NoisyKeys:
     """Copy number r is of original r modulo how many there are; the first of each is the original itself."""
 
-    def __init__(self, originals: Keys) -> None:
+    def __init__(self, originals: Array, spread: Keys | None = None) -> None:
         self.originals = originals
-        noise = np.random.default_rng(0).normal(size=(POOL, originals.shape[1]))
-        self.noise = np.asarray(noise * originals.std(axis=0), np.float32)
+        spread = originals.std(axis=0, dtype=np.float32) if spread is None else spread
+        self.noise = np.random.default_rng(0).normal(size=(POOL, originals.shape[1])).astype(np.float32)
+        self.noise *= spread
 
     def copies(self, numbers: Numbers) -> Keys:
         strengths = STRONGEST * (numbers * GOLDEN % 1) * (numbers >= len(self.originals))

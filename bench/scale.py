@@ -34,6 +34,7 @@ from bench.filling import (
     index_name,
     keys_in,
     queries_of,
+    spread_file,
     truth_file,
 )
 from bench.hollow import hollow_store
@@ -41,7 +42,7 @@ from bench.noisy import NoisyKeys
 from bench.prediction import compared
 from bench.searching import keys_of, synthetic
 from knnmt import Store
-from knnmt.files import lists_name, trained_name
+from knnmt.files import lists_name
 from knnmt.retrieval.local_retriever import LocalRetriever
 from knnmt.retrieval.searchers import IndexedEntries
 from knnmt.search.centroids import Centroids
@@ -67,6 +68,8 @@ def scale(
     memory: int,
     folder: Path | None = None,
     minutes: float | None = None,
+    *,
+    only_build: bool = False,
 ) -> Row:
     """A row for each dimension and size, and how recall and time depend on the clusters searched."""
     until = time.monotonic() + 60 * minutes if minutes else float("inf")
@@ -79,19 +82,25 @@ def scale(
             make_originals(here, dimension, store)
             mine: list[Row] = []
             for entries in sizes:
-                found = row_of(here, entries, repeats, memory, until)
-                if found is None:
+                built = built_row(here, entries, memory, until)
+                if built is None:
                     print(f"{entries:,} entries are not finished; the same call goes on", flush=True)
                     return {"rows": rows, "curves": curves}
+                if only_build:
+                    print(built, flush=True)
+                    continue
+                found = searched_row(here, entries, repeats, built)
                 mine.append(found["row"])
                 curves += [found["row"] | point for point in found["curve"]]
-            show(f"{QUERIES} queries a step, recall of the nearest {K}", mine)
+            if mine:
+                show(f"{QUERIES} queries a step, recall of the nearest {K}", mine)
             if len(mine) >= NEEDED:
                 show("the largest, from the two before it", compared(mine))
             rows += mine
     columns = ("entries", "dimension", "nprobe", "recall", "warm_milliseconds", "warm_processor_milliseconds")
     points = [{name: curve[name] for name in columns} for curve in curves]
-    show("by clusters searched", points)
+    if points:
+        show("by clusters searched", points)
     return {"rows": rows, "curves": points}
 
 
@@ -100,24 +109,28 @@ def make_originals(folder: Path, dimension: int, store: str | None) -> None:
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         originals = keys_of(Store.open(store)) if store else synthetic(dimension)
+        np.save(spread_file(folder), originals.std(axis=0))
         np.save(file, originals.astype(np.float16))
 
 
-def row_of(folder: Path, entries: int, repeats: int, memory: int, until: float) -> Row | None:
-    """All figures of one size; None if the time is over. What an earlier call found is read."""
+def built_row(folder: Path, entries: int, memory: int, until: float) -> Row | None:
+    """What building one size cost; None if the time is over. What an earlier call built is read."""
+    file = folder / f"built-{entries}.json"
+    if not file.exists():
+        built = apart(build, folder, entries, memory, until - time.monotonic())
+        if built is None:
+            return None
+        file.write_text(json.dumps(built))
+    found: Row = json.loads(file.read_text())
+    return found
+
+
+def searched_row(folder: Path, entries: int, repeats: int, built: Row) -> Row:
+    """All figures of one size. What an earlier call found is read."""
     file = folder / f"row-{entries}.json"
     if file.exists():
         found: Row = json.loads(file.read_text())
         return found
-    built_before = folder / f"built-{entries}.json"
-    if built_before.exists():
-        built: Row | None = json.loads(built_before.read_text())
-    else:
-        built = apart(build, folder, entries, memory, until - time.monotonic())
-        if built is None:
-            return None
-        built_before.write_text(json.dumps(built))
-    assert built is not None
     opened: Row = {}
     for name, size in (("parts", PART_ENTRIES), ("part", entries)):
         if not (folder / f"store-{entries}-{name}").exists():
@@ -129,10 +142,6 @@ def row_of(folder: Path, entries: int, repeats: int, memory: int, until: float) 
     found = {"row": {"entries": entries, "dimension": dimension} | built | opened | searched | held, "curve": curve}
     print(found, flush=True)
     file.write_text(json.dumps(found))
-    for name in (index_name(entries), lists_name(index_name(entries)), trained_name(index_name(entries))):
-        (folder / name).unlink()
-        for kept in folder.glob(f"store-{entries}-*/{name}"):
-            kept.unlink()
     return found
 
 
