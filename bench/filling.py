@@ -70,7 +70,7 @@ class ResumedWriter(ListWriter):
     """Goes on with the blocks of an earlier one."""
 
     def __init__(self, index: Any, file: Path, progress: Progress, *, memory: int) -> None:
-        before = file.with_name("before.blocks")
+        before = file.with_name(f"{file.stem}.before.blocks")
         temporary = file.with_name(f"{file.stem}.lists.blocks")
         if temporary.exists():
             temporary.rename(before)
@@ -134,6 +134,10 @@ def truth_file(folder: Path, entries: int) -> Path:
     return folder / f"truth-{entries}.npz"
 
 
+def sample_file(folder: Path, entries: int) -> Path:
+    return folder / f"sample-{entries}.npy"
+
+
 def read_progress(file: Path) -> Progress:
     return Progress(**json.loads(file.read_text())) if file.exists() else Progress()
 
@@ -182,7 +186,7 @@ def trained(folder: Path, entries: int, memory: int, keys: NoisyKeys, clock: Clo
     with clock("train"):
         train(index, [sample], random, factory, memory)
     write_index(index, file)
-    (folder / "sample.npy").unlink()
+    sample_file(folder, entries).unlink()
     state = Progress(clock.used, peak=highest_memory())
     (folder / index_name(entries)).with_suffix(".json").write_text(json.dumps(asdict(state)))
     return index
@@ -192,7 +196,7 @@ def sample_of(keys: NoisyKeys, entries: int, clusters: int, folder: Path, random
     """Keys to train on, on disk as those of a store are."""
     numbers = np.unique(random.integers(0, entries, min(entries, 40 * max(1024, clusters))))
     shape = (len(numbers), keys.originals.shape[1])
-    sample = np.lib.format.open_memmap(folder / "sample.npy", "w+", np.float16, shape)
+    sample = np.lib.format.open_memmap(sample_file(folder, entries), "w+", np.float16, shape)
     for first in range(0, len(numbers), SAMPLED_AT_ONCE):
         sample[first : first + SAMPLED_AT_ONCE] = keys.copies(numbers[first : first + SAMPLED_AT_ONCE])
     return sample

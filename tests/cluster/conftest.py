@@ -1,4 +1,4 @@
-"""A real Ray cluster of two nodes on this machine."""
+"""A real Ray cluster of three nodes on this machine."""
 
 import os
 from collections.abc import Iterator
@@ -17,10 +17,11 @@ collect_ignore_glob = [] if find_spec("ray") else ["test_*.py"]
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """Two nodes with a processor each, and this process connected to them."""
+    """Three nodes with a processor each, and this process connected to them."""
     nodes = head()
     try:
-        nodes.add_node(**NODE)
+        for _ in range(2):
+            nodes.add_node(**NODE)
         with connected(nodes.address):
             yield nodes
     finally:

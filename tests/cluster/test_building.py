@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ray_nodes import workers_of
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'knnmt[cluster]'")
 
@@ -28,7 +29,7 @@ from knnmt.store.building import SCRATCH, Slice, model_record  # noqa: E402
 from knnmt.store.verification import problems_of  # noqa: E402
 from knnmt.text.corpus import Segment  # noqa: E402
 
-KILLS = int(os.environ.get("KNNMT_KILLS", "2"))  # each costs the start of a process that loads the libraries
+KILLS = 2  # each costs the start of a process that loads the libraries; `test_kills.py` does more
 SETTINGS = BuildSettings(limit=40, part_entries=150, batch_tokens=512, index="IVF8,PQ32x4fs")
 
 
@@ -56,21 +57,15 @@ def test_build_equals_the_local_one(cluster: Any, local: Store, embedded: Transl
     assert list(problems_of(built)) == []
 
 
-def worker_pids() -> list[int]:
-    """Processes of Ray that are at work on a slice."""
-    listed = subprocess.run(["pgrep", "-f", "^ray::make"], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in listed.stdout.split()]
-
-
 @pytest.fixture
-def killer(tmp_path: Path) -> Iterator[list[int]]:
+def killer(cluster: Any) -> Iterator[list[int]]:
     """Kills a worker as soon as there is one, again and again."""
     killed: list[int] = []
     stop = threading.Event()
 
     def kill() -> None:
         while not stop.wait(0.02) and len(killed) < KILLS:
-            for pid in worker_pids()[:1]:
+            for pid in workers_of(cluster, "make")[:1]:
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
                 stop.wait(0.5)
