@@ -15,6 +15,8 @@ ADDRESS = re.compile(r"auto|local|\[?[\w.:-]+\]?:\d+")
 OBJECT_STORE = 200 << 20  # bytes, of a cluster that is started here: little goes through it
 PATIENCE = 10  # seconds to wait for an answer
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray's way to say: stay on 127.0.0.1
+# Ray would make its workers nice, by 15: a translation that waits for its shards would wait for every other process.
+NOT_NICE = {"RAY_worker_niceness": "0"}
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -44,16 +46,21 @@ def connect(address: str = FOUND, *, cpus: int | None = None) -> None:
         return
     check_answers(address)
     ray._private.worker._worker_logs_enabled = False  # Ray tells of dead workers on stdout, where translations go
-    own = {"num_cpus": cpus, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
     try:
         try:
-            ray.init(address=FOUND if address == FOUND else None if address == HERE else address, **quiet())
+            begin(ray, address, cpus)
         except ConnectionError:
             if address != FOUND:
                 raise
-            ray.init(address=HERE, **own, **quiet())
+            begin(ray, HERE, cpus)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ClusterError(f"--ray {address}: no cluster answers there ({first_line(error)})") from error
+
+
+def begin(ray: Any, address: str, cpus: int | None) -> None:
+    """Join a cluster, or start one here. Ray's own default address would also join one that is here."""
+    own = {"num_cpus": cpus, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+    ray.init(address=address, **(own if address == HERE else {}), **quiet())
 
 
 def check_answers(address: str) -> None:
@@ -72,8 +79,8 @@ def quiet() -> dict[str, Any]:
 
 
 def library(*, on_loopback: bool = False) -> Any:
-    """Ray, imported with its usage reports switched off."""
-    for name, value in {**QUIET, **(LOOPBACK if on_loopback else {})}.items():
+    """Ray, imported with what it reads from the environment."""
+    for name, value in {**QUIET, **NOT_NICE, **(LOOPBACK if on_loopback else {})}.items():
         os.environ.setdefault(name, value)
     try:
         import ray

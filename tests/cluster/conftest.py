@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from ray_nodes import NODE
 
-from knnmt.cluster.connection import LOOPBACK, QUIET, connected
+from knnmt.cluster.connection import LOOPBACK, NOT_NICE, QUIET, connected
 
-# Before Ray is imported. Its workers are nice to others by default, and on a busy machine they would hardly run.
-os.environ.update({**LOOPBACK, **QUIET, "RAY_worker_niceness": "0"})
+os.environ.update({**LOOPBACK, **NOT_NICE, **QUIET})  # before Ray is imported
 collect_ignore_glob = [] if find_spec("ray") else ["test_*.py"]
 
 

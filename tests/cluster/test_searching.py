@@ -3,6 +3,8 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'knnm
 
 from knnmt import BuildSettings, ClusterError, Store, StoreError, Translator, build_store  # noqa: E402
 from knnmt.cli.demo import demo_corpus  # noqa: E402
+from knnmt.cluster.connection import NOT_NICE  # noqa: E402
 from knnmt.cluster.sharded_retriever import ShardedRetriever  # noqa: E402
 from knnmt.models.translation_model import TranslationModel  # noqa: E402
 from knnmt.retrieval.local_retriever import LocalRetriever  # noqa: E402
@@ -139,6 +142,23 @@ def test_nothing_answers_at_a_wrong_address(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(ClusterError, match=r"--ray 127\.0\.0\.1:9: no cluster answers there"):
         connection.connect("127.0.0.1:9")
+
+
+STARTED = """
+import os
+from knnmt.cluster.connection import connected
+with connected("local", cpus=5):
+    import ray
+    print(ray.cluster_resources()["CPU"], os.nice(0), ray.get(ray.remote(lambda: os.nice(0)).remote()))
+"""
+
+
+def test_a_cluster_that_is_started_here(cluster: Any) -> None:
+    """It is a new one beside that which is there, and as important as who starts it: Ray would make workers nice."""
+    variables = {name: value for name, value in os.environ.items() if name not in NOT_NICE}
+    process = subprocess.run([sys.executable, "-c", STARTED], env=variables, capture_output=True, text=True, check=True)
+    cpus, here, there = process.stdout.split()
+    assert (cpus, there) == ("5.0", here)
 
 
 @pytest.mark.parametrize(
