@@ -23,6 +23,7 @@ from bench.rewriting import rewriting
 from bench.scale import scale
 from bench.searching import DIMENSIONS, SIZES, searching
 from bench.serving import Served, serving
+from bench.shards import shards
 from bench.translating import BATCHES, BEAMS, SENTENCES, Plan, translating, where_time_goes
 from bench.unit_costs import UNITS, unit_costs
 from knnmt.cli.demo import MODEL
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
         only_build=arguments.only_build,
     ),
     "clusters": lambda arguments: clusters(tuple(arguments.size or CLUSTERS), arguments.repeats, arguments.keys_of),
+    "shards": lambda arguments: shards(plan_of(arguments)),
     "serving": lambda arguments: serving(served_of(arguments)),
     "units": lambda arguments: unit_costs(plan_of(arguments), min(2, arguments.repeats), arguments.units),
 }
@@ -83,7 +85,7 @@ def main() -> None:
 
 def runnable(arguments: argparse.Namespace) -> list[str]:
     """All but those that need something that was not given."""
-    given = {"peers": arguments.knn_transformers, "placement": arguments.tagged}
+    given = {"peers": arguments.knn_transformers, "placement": arguments.tagged, "shards": arguments.store}
     return [name for name in BENCHMARKS if name not in given or given[name]]
 
 
