@@ -41,10 +41,13 @@ def duration(change: Callable[[], object]) -> float:
 def killed_at_random(
     change: Callable[[Path], object], seconds: float, folder: Path, *, before: Path | None = None, seed: int | str = 0
 ) -> Iterator[Path]:
-    """Stores in which a change was killed within `seconds`; each is a copy of `before`, or made by the change."""
+    """Stores in which a change was killed within `seconds`; each is a copy of `before`, or made by the change.
+
+    A change that ends before it is killed does not count.
+    """
     dice, at_work = random.Random(seed), 0
-    for number in range(KILLS):
-        path = folder / f"killed-{number}"
+    while at_work < KILLS:
+        path = folder / "killed"
         if before:
             shutil.copytree(before, path)
         if killed(lambda path=path: change(path), dice.uniform(0, seconds)):  # type: ignore[misc]
@@ -53,7 +56,6 @@ def killed_at_random(
             seconds *= 0.9  # it came too late
         yield path
         shutil.rmtree(path)
-    assert at_work
 
 
 @contextmanager
