@@ -13,6 +13,7 @@ from bench.ratios import compared, speeds
 from bench.translating import Plan, read_text
 from knnmt import Translator
 from knnmt.errors import SettingsError
+from knnmt.search.library import faiss
 from knnmt.switches import VARIABLE
 from knnmt.translate.settings import TranslateSettings
 
@@ -40,9 +41,9 @@ def shards(plan: Plan) -> dict[str, Any]:
         same = local.translate(texts) == spread.translate(texts)
         works = {name: partial(tokens_of, translator, texts, plain) for name, (translator, plain) in systems.items()}
         measured = speeds(works, plan.repeats)
-        asking = statistics.median(milliseconds(spread, texts) for _ in range(plan.repeats))
+        step = parts_of_a_step(local, spread, texts)
     rows = {name: compared(values, measured[ALONE]) for name, values in measured.items()}
-    result = {"same": same, "rows": rows, "milliseconds_a_round_trip": round(asking, 2)}
+    result = {"same": same, "rows": rows, "milliseconds_a_step": step}
     Console().print_json(data=result)
     return result
 
@@ -56,21 +57,48 @@ def tokens_of(translator: Translator, texts: list[str], plain: str) -> int:
         os.environ[VARIABLE] = before or ""
 
 
-def milliseconds(translator: Translator, texts: list[str]) -> float:
-    """The wait for all shards, median over the steps of one translation."""
-    retriever: Any = translator.retriever
-    times: list[float] = []
+def parts_of_a_step(local: Translator, spread: Translator, texts: list[str]) -> dict[str, float]:
+    """Where a step's time goes if one batch is in flight: medians over the steps of one translation."""
+    from knnmt.cluster.shard import Shard, ShardNumber
+
+    retriever: Any = spread.retriever
+    whole_store: Any = local.retriever
+    requests, asking = asked_of(retriever, spread, texts)
+    began = time.perf_counter()
+    tokens_of(local, texts, "turns")
+    whole = (time.perf_counter() - began) / len(requests)
+    shard = Shard(retriever.shards.contents, ShardNumber(0, SHARDS))
+    here = [elapsed(partial(whole_store.search, one.queries, one.k)) for one in requests]
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # as Ray's processes have it
+    alone = [elapsed(partial(shard.search, one.queries, one.k, one.assigned)) for one in requests]
+    faiss.omp_set_num_threads(threads)
+    times = {"local step": [whole], "local search": here, "asking all shards": asking, "one shard's own search": alone}
+    return {name: round(1e3 * statistics.median(seconds), 2) for name, seconds in times.items()}
+
+
+def asked_of(retriever: Any, translator: Translator, texts: list[str]) -> tuple[list[Any], list[float]]:
+    """What the shards are asked in one translation, and how long each answer takes."""
+    requests: list[Any] = []
+    seconds: list[float] = []
     search: Callable[..., Any] = retriever.shards.search
 
     def watched(request: Any) -> Any:
         began = time.perf_counter()
         found = search(request)
-        times.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - began)
+        requests.append(request)
         return found
 
     retriever.shards.search = watched
     try:
-        translator.translations(texts, batch_tokens=BATCH_TOKENS)
+        tokens_of(translator, texts, "turns")
     finally:
         del retriever.shards.search
-    return 1e3 * statistics.median(times)
+    return requests, seconds
+
+
+def elapsed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
