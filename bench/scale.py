@@ -100,7 +100,7 @@ def scale(
     columns = ("entries", "dimension", "nprobe", "recall", "warm_milliseconds", "warm_processor_milliseconds")
     points = [{name: curve[name] for name in columns} for curve in curves]
     if points:
-        show("by clusters searched", points)
+        show_points(points)
     return {"rows": rows, "curves": points}
 
 
@@ -157,6 +157,16 @@ def show(title: str, rows: list[Row]) -> None:
     Console().print(table)
 
 
+def show_points(points: list[Row]) -> None:
+    """A line for each size and number of clusters searched."""
+    table = Table(title="by clusters searched", box=None)
+    for name in points[0]:
+        table.add_column(name.replace("_", " "), justify="right")
+    for point in points:
+        table.add_row(*(f"{value:,}" for value in point.values()))
+    Console().print(table)
+
+
 def apart(work: Callable[..., Any], *arguments: Any) -> Any:
     """Do it in a new process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -169,11 +179,13 @@ def search(folder: Path, entries: int, repeats: int) -> tuple[Row, list[Row]]:
     keys, truth = keys_in(folder), np.load(truth_file(folder, entries))["entries"]
     forget(folder / lists_name(index_name(entries)))
     piece: Any = retriever.searchers[0].pieces[0]
+    first, _ = elapsed(partial(found_by, piece, queries_of(keys, BATCHES)))
     cold, _ = timed(piece, keys)
     warm, used = timed(piece, keys)
     whole = [elapsed(partial(retriever.search, queries_of(keys, batch), K))[0] for batch in range(BATCHES)]
     row = {
         "nprobe": retriever.searchers[0].nprobe,
+        "first_milliseconds": round(first * 1e3, 1),
         "cold_milliseconds": cold, "warm_milliseconds": warm, "warm_processor_milliseconds": used,
         "with_keys_milliseconds": round(statistics.median(whole) * 1e3, 1),
         "finding_milliseconds": finding(piece, keys), "middle_nanoseconds": middle(piece, keys),

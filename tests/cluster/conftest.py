@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from ray_nodes import NODE
+from ray_nodes import NODE, add_node
 
 from knnmt.cluster.connection import LOOPBACK, NOT_NICE, QUIET, connected
 
@@ -20,7 +20,7 @@ def cluster() -> Iterator[Any]:
     nodes = head()
     try:
         for _ in range(2):
-            nodes.add_node(**NODE)
+            add_node(nodes)
         with connected(nodes.address):
             yield nodes
     finally:

@@ -26,6 +26,7 @@ from knnmt.store.verification import problems_of  # noqa: E402
 KILLS = int(os.environ.get("KNNMT_KILLS", "4"))
 BUILDS = KILLS // 2  # kills during builds
 ANSWERS = KILLS - BUILDS  # kills while sentences are translated
+RECOVERING = 20.0  # seconds, in which shards that died are mostly back
 SETTINGS = BuildSettings(limit=120, part_entries=150, batch_tokens=512, index="IVF16,PQ32x4fs")
 NAMED = re.compile(r"slice \d+ of the corpus: |clusters of part \d+: |shard \d of 2")
 
@@ -48,7 +49,7 @@ def test_builds(cluster: Any, local: Store, embedded: TranslationModel, tmp_path
         path, resume = tmp_path / f"store-{ends['whole']}", False
         while not (path / "manifest.json").exists():
             work = partial(built, path, embedded, resume=resume)
-            end, killed = worked_while_killing(cluster, "make", BUILDS - seen.total(), chosen, work)
+            end, killed = worked_while_killing(cluster, "make", BUILDS - seen.total(), 5.0, chosen, work)
             seen.update(killed)
             ends[end], resume = ends[end] + 1, True
         store = Store.open(path)
@@ -75,7 +76,7 @@ def test_translations(cluster: Any, local: Store) -> None:
     translator = Translator.from_store(local.path, k=4, searched_by=ShardedRetriever)
     while seen.total() < ANSWERS:
         work = partial(answered, translator, texts, expected)
-        end, killed = worked_while_killing(cluster, "ShardActor", ANSWERS - seen.total(), chosen, work)
+        end, killed = worked_while_killing(cluster, "ShardActor", ANSWERS - seen.total(), RECOVERING, chosen, work)
         seen.update(killed)
         ends[end] += 1
         log.info("kills %s, answers %s", dict(seen), dict(ends))
