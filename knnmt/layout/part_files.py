@@ -44,17 +44,24 @@ BY_SEGMENT = (HASHES, ORDER)
 
 def open_checked(file: Path | str, record: FileRecord) -> BinaryIO:
     """Opens a file if its size and its beginning are as recorded."""
-    with reading(file), ExitStack() as opening:
-        # A store has thousands, and paths take time.
-        opened = opening.enter_context(open(file, "rb", buffering=0))  # noqa: PTH123
-        size = os.fstat(opened.fileno()).st_size
-        if size != record.bytes:
-            raise StoreError(f"{file}: has {size:,} bytes instead of {record.bytes:,}; {REMEDY}")
-        if record.head is not None and checksum_of_head(opened.read(HEAD)) != record.head:
-            raise StoreError(f"{file}: damaged (it does not begin as it was written); {REMEDY}")
-        opened.seek(0)
-        opening.pop_all()  # nothing was wrong: it stays open
+    with reading(file):
+        opened = open(file, "rb", buffering=0)  # noqa: PTH123, SIM115 - a store has thousands, and paths take time
+        try:
+            check_beginning(opened, file, record)
+        except BaseException:
+            opened.close()
+            raise
     return opened
+
+
+def check_beginning(opened: BinaryIO, file: Path | str, record: FileRecord) -> None:
+    """Raise unless its size and its first bytes are as recorded."""
+    size = os.fstat(opened.fileno()).st_size
+    if size != record.bytes:
+        raise StoreError(f"{file}: has {size:,} bytes instead of {record.bytes:,}; {REMEDY}")
+    if record.head is not None and checksum_of_head(opened.read(HEAD)) != record.head:
+        raise StoreError(f"{file}: damaged (it does not begin as it was written); {REMEDY}")
+    opened.seek(0)
 
 
 def check_file(file: Path | str, record: FileRecord) -> None:
