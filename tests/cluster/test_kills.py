@@ -26,7 +26,7 @@ from knnmt.store.verification import problems_of  # noqa: E402
 KILLS = int(os.environ.get("KNNMT_KILLS", "4"))
 BUILDS = KILLS // 2  # kills during builds
 ANSWERS = KILLS - BUILDS  # kills while sentences are translated
-RECOVERING = 20.0  # seconds, in which shards that died are mostly back
+RECOVERING = 12.0  # seconds, in which shards that died are mostly back
 SETTINGS = BuildSettings(limit=120, part_entries=150, batch_tokens=512, index="IVF16,PQ32x4fs")
 NAMED = re.compile(r"slice \d+ of the corpus: |clusters of part \d+: |shard \d of 2")
 
