@@ -17,19 +17,26 @@ TOLERANCE = 0.25
 
 def predicted(smaller: Row, larger: Row, entries: int, clusters: int, nprobe: int) -> Row:
     """The row of a store of so many entries; `larger` has groups of clusters, as the store will have."""
-    dimension, grown = larger["dimension"], clusters / larger["clusters"]
+    dimension = larger["dimension"]
     code = dimension / 8 + CODE_FACTORS + ID_BYTES
     middles = (clusters - larger["clusters"]) / MEMBERS * larger["middle_nanoseconds"]
     scanned = QUERIES * nprobe * entries / clusters
     return {
         "gigabytes": (code * entries + 4 * dimension * clusters) / 1e9,
-        "train_seconds": larger["train_seconds"] * grown**1.5,  # a sample of so many keys, compared with √ so many
+        "train_seconds": training(smaller, larger, clusters),
         "assign_microseconds_a_key": larger["assign_microseconds_a_key"] + middles / 1e3,
         "write_microseconds_a_key": larger["write_microseconds_a_key"],
         "warm_processor_milliseconds": larger["finding_milliseconds"]
         + middles * QUERIES / 1e6
         + scanned * (code_time(smaller) + code_time(larger)) / 2,
     }
+
+
+def training(smaller: Row, larger: Row, clusters: int) -> float:
+    """Seconds to train on so many keys a cluster: for each, some time and some that grows with √ clusters."""
+    one, other = (row["train_seconds"] / row["clusters"] for row in (smaller, larger))
+    steeply = (other - one) / (larger["clusters"] ** 0.5 - smaller["clusters"] ** 0.5)
+    return float(clusters * (other + steeply * (clusters**0.5 - larger["clusters"] ** 0.5)))
 
 
 def code_time(row: Row) -> float:

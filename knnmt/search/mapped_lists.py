@@ -19,7 +19,7 @@ from knnmt.files import flush_to_disk, lists_name, reading
 from knnmt.search.library import faiss
 
 MEMORY = 1 << 30  # bytes that gathering lists may take
-RESIDENT = 1 << 30  # bytes of lists that a process keeps mapped before it lets go of them
+RESIDENT = 3 << 28  # bytes of lists that a process keeps mapped before it lets go of them
 DONTNEED = 4
 ID = np.dtype(np.int64)
 BOUND = np.dtype(np.uint32)

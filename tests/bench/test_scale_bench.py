@@ -41,14 +41,16 @@ def test_a_build_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_predicted() -> None:
-    common = {"dimension": 256, "nprobe": 8, "train_seconds": 4.0, "write_microseconds_a_key": 3.0}
+    common = {"dimension": 256, "nprobe": 8, "write_microseconds_a_key": 3.0}
     smaller = common | {"entries": 10**6, "clusters": 4096, "finding_milliseconds": 1.0, "middle_nanoseconds": 0.0}
+    smaller |= {"train_seconds": 4096 * (0.001 + 64 * 1e-5)}
     smaller |= {"warm_processor_milliseconds": 1.0 + 160 * 8 * 10**6 / 4096 * 1e-5}
     larger = common | {"entries": 10**7, "clusters": 16_384, "finding_milliseconds": 3.0, "middle_nanoseconds": 10.0}
+    larger |= {"train_seconds": 16_384 * (0.001 + 128 * 1e-5)}
     larger |= {"assign_microseconds_a_key": 7.0, "warm_processor_milliseconds": 3.0 + 160 * 8 * 10**7 / 16_384 * 3e-5}
     found = predicted(smaller, larger, 10**8, 65_536, 8)
     assert found["gigabytes"] == pytest.approx(4.867, abs=0.001)  # 48 bytes an entry, 1,024 a cluster
-    assert found["train_seconds"] == 32.0
+    assert found["train_seconds"] == pytest.approx(65_536 * (0.001 + 256 * 1e-5))
     assert found["assign_microseconds_a_key"] == pytest.approx(7.0 + 384 * 0.01)
     assert found["warm_processor_milliseconds"] == pytest.approx(3.0 + 384 * 160e-5 + 160 * 8 * 10**8 / 65_536 * 2e-5)
     last = found | {"entries": 10**8, "clusters": 65_536, "nprobe": 8}
