@@ -20,7 +20,6 @@ from knnmt.translate.settings import TranslateSettings
 SHARDS = 2
 PROCESSORS = 2  # of the cluster, which is on this machine
 ALONE = "local"
-BATCH_TOKENS = 256  # few, so that there are several batches
 
 
 def shards(plan: Plan) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def tokens_of(translator: Translator, texts: list[str], plain: str) -> int:
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = ",".join(filter(None, (before, plain)))
     try:
-        return sum(len(one.tokens) for one in translator.translations(texts, batch_tokens=BATCH_TOKENS))
+        return sum(len(one.tokens) for one in translator.translations(texts))
     finally:
         os.environ[VARIABLE] = before or ""
 
