@@ -20,6 +20,7 @@ from knnmt.translate.settings import TranslateSettings
 SHARDS = 2
 PROCESSORS = 2  # of the cluster, which is on this machine
 ALONE = "local"
+BATCH_TOKENS = 256  # a third of the default, so that there are several batches
 
 
 def shards(plan: Plan) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def tokens_of(translator: Translator, texts: list[str], plain: str) -> int:
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = ",".join(filter(None, (before, plain)))
     try:
-        return sum(len(one.tokens) for one in translator.translations(texts))
+        return sum(len(one.tokens) for one in translator.translations(texts, batch_tokens=BATCH_TOKENS))
     finally:
         os.environ[VARIABLE] = before or ""
 
