@@ -15,7 +15,7 @@ from knnmt.errors import SettingsError
 from knnmt.switches import FAST_PATHS
 
 REFERENCE = "none of them"
-OF_A_STORE = ("forced", "asked", "centroids")
+OF_A_STORE = ("forced", "asked", "centroids", "groups")
 
 
 def ablation(plan: Plan, paths: Sequence[str] = tuple(FAST_PATHS)) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from knnmt.cluster.shard import ShardAnswer, ShardContents
 from knnmt.errors import ClusterError, SettingsError
 from knnmt.mixing.neighbours import Neighbours
 from knnmt.retrieval.local_retriever import LocalRetriever, StoreSearcher, merge_neighbours
-from knnmt.retrieval.searchers import WIDER, Candidates, Opening, StorePiece, times_fetched
+from knnmt.retrieval.searchers import Candidates, Opening, StorePiece, looked_up
 from knnmt.search.allowed import Allowed
 from knnmt.search.coarse import Assigned, Probing, probing
 from knnmt.search.cutting import trained_part
-from knnmt.search.index import check_quantiser
+from knnmt.search.index import check_quantiser, wider_of
 from knnmt.search.internals import set_nprobe
 from knnmt.search.nearest import Found, by_distance
 from knnmt.store.datastore import Store
@@ -84,7 +84,7 @@ def nearest_of_piece(answers: Sequence[ShardAnswer | None], k: int, piece: Store
     """The k nearest of one piece, chosen from the candidates of the shards as local search would choose."""
     there = [answer for answer in answers if answer is not None]
     codes, distances, entries, tokens = (np.concatenate(column, axis=1) for column in zip(*there, strict=True))
-    wanted = piece.wider * k if isinstance(piece, Front) and piece.has_keys else k
+    wanted = looked_up(k, piece.wider) if isinstance(piece, Front) and piece.has_keys else k
     if codes.shape[1] > wanted:
         order = np.sort(np.argsort(codes, axis=1, kind="stable")[:, :wanted], axis=1)
         rows = np.arange(len(order))[:, None]
@@ -112,7 +112,7 @@ class FrontOpening(Opening):
             file = store.index_file(unit.index)
             quantiser = trained_part(file, probed)
             check_quantiser(quantiser, file, unit.index.quantiser)
-            front.wider = times_fetched(quantiser)
+            front.wider = wider_of(quantiser)
             front.nprobe, front.probing = set_nprobe(quantiser, None), probing(quantiser)
         return front
 
@@ -123,7 +123,7 @@ class Front:
     def __init__(self, entries: int, has_keys: bool) -> None:
         self.entries, self.has_keys = entries, has_keys
         self.nprobe: int | None = None
-        self.wider = WIDER
+        self.wider = 1
         self.probing: Probing | None = None
 
     def assign(self, queries: NDArray[np.float32]) -> Assigned | None:

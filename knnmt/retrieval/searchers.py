@@ -30,7 +30,7 @@ from knnmt.store.datastore import Store
 from knnmt.store.tiers import IndexUnit, units_of
 
 KEYS_AT_ONCE = 2048  # re-scored: what is held of the keys stays small, and in the cache
-WIDER = 2  # times k are looked up by their codes, of which the nearest k by their keys are kept
+SPARE = 16  # candidates beside k, or as many as k, or half of k: each leaves out as little of the neighbours' weight
 SMALL = 1024  # entries of a unit, below which it is searched together with its neighbours
 
 Kind = TypeVar("Kind")
@@ -123,9 +123,9 @@ def share(name: Any, make: Callable[[], Kind]) -> Kind:
     return found
 
 
-def times_fetched(index: Any) -> int:
-    """How many times k are fetched by codes, if there are keys for rescoring."""
-    return max(WIDER, wider_of(index))
+def looked_up(k: int, wider: int = 1) -> int:
+    """How many are looked up by their codes, of which the nearest k by their keys are kept; `wider` is the index's."""
+    return max(k + min(k, max(SPARE, k // 2)), wider * k)
 
 
 class KeptKeys:
@@ -201,14 +201,14 @@ class IndexedEntries:
 
     def use(self, opened: Opened) -> None:
         """Search this index."""
-        vars(self).pop("times_fetched", None)
+        vars(self).pop("wider", None)
         self.opened, self.file = opened, opened.file
         self.index, self.nprobe, self.probing = opened.index, opened.nprobe, opened.probing
         self.exact = opened.exact.among(self.allowed.mask()) if opened.exact and self.allowed else opened.exact
 
     @cached_property
-    def times_fetched(self) -> int:
-        return times_fetched(self.index)
+    def wider(self) -> int:
+        return wider_of(self.index)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Found:
         _, distances, entries = self.candidates(queries, k)
@@ -223,7 +223,7 @@ class IndexedEntries:
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         if assigned is None and self.probing is not None:
             assigned = self.probing.assign(queries)
-        wanted = min(self.times_fetched * k if self.has_keys else k, self.entries)
+        wanted = min(looked_up(k, self.wider) if self.has_keys else k, self.entries)
         codes, entries = nearest_of(lambda rows, most: self.found(queries, rows, most, assigned), wanted, self.entries)
         entries = self.numbered(entries)
         return Candidates(codes, self.distances_by_keys(queries, entries) if self.has_keys else codes, entries)

@@ -24,7 +24,7 @@ from knnmt import __version__
 from knnmt.cli.demo import read_demo
 from knnmt.cli.main import main
 from knnmt.models.translation_model import load_model, load_weights
-from knnmt.retrieval.searchers import WIDER
+from knnmt.retrieval.searchers import looked_up
 from knnmt.search.factories import automatic_factory
 from knnmt.search.index import TRAINING_KEYS_PER_CLUSTER
 from knnmt.store.datastore import Store
@@ -370,7 +370,7 @@ def test_what_the_full_scale_needs_is_what_the_code_does() -> None:
     assert f"reads {TRAINING_KEYS_PER_CLUSTER} keys per cluster" in page
     assert f"has {clusters:,} clusters: {keys / 1e6:.1f} million keys of 4 KB" in page
     assert f"{keys * 4 * 1024 / 1e9:.0f} GB of memory" in page
-    assert f"reads {WIDER * 64} keys of 2 KB" in page
+    assert f"reads {looked_up(64)} keys of 2 KB" in page
 
 
 def test_the_paper_adds_up(recipe: SimpleNamespace) -> None:

@@ -14,6 +14,7 @@ from knnmt.mixing.neighbours import Neighbours
 from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever, merge_neighbours
 from knnmt.retrieval.retriever import Retriever
+from knnmt.retrieval.searchers import looked_up
 from knnmt.store.filters import Condition
 
 
@@ -165,3 +166,11 @@ def test_stores_of_two_models_do_not_mix(store: Store, tmp_path: Path) -> None:
         (other / "manifest.json").write_text(json.dumps(manifest | {"model": model | change}))
         with pytest.raises(StoreError, match=complaint):
             LocalRetriever([store, Store.open(other)])
+
+
+@pytest.mark.parametrize(
+    ("k", "wider", "many"),
+    [(1, 1, 2), (8, 1, 16), (16, 1, 32), (24, 1, 40), (32, 1, 48), (64, 1, 96), (16, 4, 64), (64, 4, 256)],
+)
+def test_candidates_that_are_looked_up(k: int, wider: int, many: int) -> None:
+    assert looked_up(k, wider) == many
