@@ -33,6 +33,7 @@ OPENED_BY_ONE = 32  # files, one after another
 FILES_TO_COME = 512  # of this process: connections, models; at a guess
 COLUMNS_AT_MOST = 16  # of one part
 LARGE = 64 << 20  # bytes of a column
+LARGE_KEYS = 512 << 20  # bytes of keys: a step needs thousands of them, and reading each takes ten times as long
 MAPPED_FROM = 1 << 17  # bytes of a packed part: an addition looks up hashes in it and needs no keys
 TABLES_IN_MEMORY = 64  # of sentence pairs
 MAPPED_ALWAYS = ("values",)  # every step reads thousands of its rows
@@ -239,7 +240,9 @@ class PartFiles:
         """Whether rows are read from files and not through a mapping. That has the files of all parts open at once."""
         if not self.held or name in MAPPED_ALWAYS or not isinstance(column, np.memmap) or not hasattr(os, "pread"):
             return False
-        return self.entries * column.itemsize * (self.dimension if name == "keys" else 1) > LARGE
+        if name == "keys":
+            return self.entries * column.itemsize * self.dimension > LARGE_KEYS
+        return self.entries * column.itemsize > LARGE
 
     def read_rows(self, name: str, parts: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
         """The same rows, read from the files."""

@@ -52,6 +52,7 @@ def test_keys_are_those_of_each_segment_alone(store: Store, embedded: Translatio
 def test_gather_in_any_order(store: Store, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the mapping, and row by row from the file; the same entry more than once."""
     monkeypatch.setattr("knnmt.layout.part_files.LARGE", large)
+    monkeypatch.setattr("knnmt.layout.part_files.LARGE_KEYS", large)
     entries = np.random.default_rng(1).integers(0, store.entries, 2 * store.entries)
     rows = np.concatenate([np.asarray(column) for column in store.columns("keys")])
     np.testing.assert_array_equal(store.gather("keys", entries), rows[entries])
