@@ -250,7 +250,7 @@ class UnitTranslator:
 
     def matches(self, work: UnitWork) -> tuple[Match, ...]:
         """Similar pairs in the memory."""
-        most = max(self.options.matches, int(self.options.details))
+        most = max(self.options.matches, int(self.options.details and not self.is_taken(work)))
         if most and work.flat.words:
             hits = self.lookup.near(work.flat.text(), least=LEAST, most=most)
             work.near = [Match(hit.segment.source, hit.segment.target, hit.percent, hit.segment.corpus) for hit in hits]

@@ -138,8 +138,8 @@ def test_a_memory_knows_labels_with_and_without_accelerator(embedded: Translatio
         def exact(self, text: str, **_: Any) -> Any:
             return replace(store.segment(0), source=text, target=pairs[text]) if text in pairs else None
 
-    translator = UnitTranslator(Fake(embedded))
-    translator.lookup = Memory()  # type: ignore[assignment]
+    translator = UnitTranslator(Fake(embedded), UnitOptions(details=True))
+    translator.lookup = Memory()  # type: ignore[assignment]  # has no near matches: for known units, none are looked up
     units = [replace(unit, accelerators="&_") for unit in units_of("&Datei", "A&nsicht", "_Ansicht", "&Bild")]
     results = translator.translate(units)
     assert [shown(result.target) for result in results] == ["File (&1)", "&View", "_View", "I&mage"]
