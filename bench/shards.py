@@ -24,7 +24,7 @@ BATCH_TOKENS = 256  # a third of the default, so that there are several batches
 
 
 def shards(plan: Plan) -> dict[str, Any]:
-    """Tokens per second of local search, of shards, and of shards without two batches in flight, all in turn."""
+    """Tokens per second of local search, of shards, and of shards without a fast path, all in turn."""
     if not plan.stores:
         raise SettingsError("--store is missing: shards hold the entries of a store")
     from knnmt.cluster.connection import connected  # Ray, which the other benchmarks do without
@@ -37,7 +37,10 @@ def shards(plan: Plan) -> dict[str, Any]:
         spread = Translator.from_store(
             plan.stores[0], asked, model=plan.model, searched_by=partial(ShardedRetriever, shards=SHARDS)
         )
-        systems = {ALONE: (local, ""), f"{SHARDS} shards": (spread, ""), "one batch in flight": (spread, "turns")}
+        systems = {
+            ALONE: (local, ""), f"{SHARDS} shards": (spread, ""), "one batch in flight": (spread, "turns"),
+            "through Ray": (spread, "lines"), "through Ray, one batch in flight": (spread, "lines,turns"),
+        }  # fmt: skip
         same = local.translate(texts) == spread.translate(texts)
         works = {name: partial(tokens_of, translator, texts, plain) for name, (translator, plain) in systems.items()}
         measured = speeds(works, plan.repeats)
@@ -81,7 +84,7 @@ def asked_of(retriever: Any, translator: Translator, texts: list[str]) -> tuple[
     """What the shards are asked in one translation, and how long each answer takes."""
     requests: list[Any] = []
     seconds: list[float] = []
-    search: Callable[..., Any] = retriever.shards.search
+    search: Callable[..., Any] = retriever.lines.search
 
     def watched(request: Any) -> Any:
         began = time.perf_counter()
@@ -90,11 +93,11 @@ def asked_of(retriever: Any, translator: Translator, texts: list[str]) -> tuple[
         requests.append(request)
         return found
 
-    retriever.shards.search = watched
+    retriever.lines.search = watched
     try:
         tokens_of(translator, texts, "turns")
     finally:
-        del retriever.shards.search
+        del retriever.lines.search
     return requests, seconds
 
 

@@ -19,6 +19,7 @@ FAST_PATHS = {
     "asked": "model and neighbours are mixed only in those rows of a batch for which the memory was asked",
     "centroids": "the nearest clusters are found by codes of their centroids",
     "turns": "while one batch waits for the shards of a cluster, another one is decoded",
+    "lines": "shards of a cluster are asked over connections of their own, without Ray's calls",
     "groups": "of very many clusters, only those in the nearest groups are looked at",
 }
 

@@ -7,6 +7,8 @@ and the query is repeated. If an answer does not arrive in time, the error names
 import os
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +18,14 @@ from numpy.typing import NDArray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
 from knnmt.cluster.connection import explained
+from knnmt.cluster.lines import LineAddress, Switchboard
 from knnmt.cluster.shard import Shard, ShardAnswer, ShardContents, ShardNumber
 from knnmt.errors import ClusterError
 from knnmt.search.coarse import Assigned
 
 PATIENCE = 60.0  # seconds until an answer must be there, those included in which an actor comes back
 OPENING = 600.0  # the same for the first answer: processes start, libraries load, large files are opened
+SOON = 2.0  # seconds, in which a shard that has just answered says where it listens
 PAUSE = 0.05  # seconds before a shard is asked again
 LARGE = 100_000  # bytes, from which on Ray would copy a request for every shard
 
@@ -32,6 +36,8 @@ class ShardActor:
     def __init__(self, contents: ShardContents, share: ShardNumber) -> None:
         self.contents, self.share = contents, share
         self.shard: Shard | None = None
+        self.one = threading.Lock()  # requests come through Ray and over lines
+        self.switchboard: Switchboard | None = None
 
     def opened(self) -> Shard:
         if self.shard is None:
@@ -42,10 +48,18 @@ class ShardActor:
         return os.getpid()
 
     def entries(self) -> int:
-        return self.opened().entries
+        with self.one:
+            return self.opened().entries
 
     def search(self, request: "Request") -> list[ShardAnswer | None]:
-        return self.opened().search(request.queries, request.k, request.assigned)
+        with self.one:
+            return self.opened().search(request.queries, request.k, request.assigned)
+
+    def line(self) -> LineAddress:
+        """Where it answers without Ray."""
+        if self.switchboard is None:
+            self.switchboard = Switchboard(ray.util.get_node_ip_address(), self.search)
+        return self.switchboard.address
 
 
 ACTOR: Any = ray.remote(max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD")(ShardActor)
@@ -73,20 +87,41 @@ class Shards:
 
     def entries(self) -> int:
         """The number of entries of all shards."""
-        return sum(self.ask("entries", patience=max(OPENING, self.patience)))
+        patience = max(OPENING, self.patience)
+        found = self.ask("entries", numbers=range(self.count), patience=patience, began=time.monotonic())
+        return sum(found.values())
 
     def search(self, request: Request) -> list[list[ShardAnswer | None]]:
         """The answer of each shard."""
-        is_large = request.queries.nbytes > LARGE and self.count > 1
-        return self.ask("search", ray.put(request) if is_large else request)
+        found = self.search_some(request, range(self.count), began=time.monotonic())
+        return [found[number] for number in range(self.count)]
 
-    def ask(self, method: str, *arguments: Any, patience: float | None = None) -> list[Any]:
-        """One answer of each shard, or an error."""
-        patience = self.patience if patience is None else patience
-        deadline = time.monotonic() + patience
+    def search_some(
+        self, request: Request, numbers: Sequence[int], *, began: float
+    ) -> dict[int, list[ShardAnswer | None]]:
+        """The answers of some shards, by their numbers; `began` is when the first of them was asked."""
+        is_large = request.queries.nbytes > LARGE and len(numbers) > 1
+        sent = ray.put(request) if is_large else request
+        return self.ask("search", sent, numbers=numbers, patience=self.patience, began=began)
+
+    def lines(self, numbers: Sequence[int]) -> dict[int, LineAddress]:
+        """Where some shards listen; those that do not say so soon are left out."""
+        calls = {self.actors[number].line.remote(): number for number in numbers}
+        ready = ray.wait(list(calls), num_returns=len(calls), timeout=SOON)[0] if calls else []
+        found = {}
+        for call in ready:
+            with suppress(RayError):  # it died after its last answer
+                found[calls[call]] = ray.get(call)
+        return found
+
+    def ask(
+        self, method: str, *arguments: Any, numbers: Sequence[int], patience: float, began: float
+    ) -> dict[int, Any]:
+        """One answer of each of these shards, or an error."""
+        deadline = began + patience
         answers: dict[int, Any] = {}
         asked = list(self.actors)
-        waiting = {self.call(actor, method, arguments): number for number, actor in enumerate(asked)}
+        waiting = {self.call(asked[number], method, arguments): number for number in numbers}
         while waiting:
             left = deadline - time.monotonic()
             ready = ray.wait(list(waiting), num_returns=len(waiting), timeout=max(0.0, left))[0] if left > 0 else []
@@ -101,7 +136,7 @@ class Shards:
                 except RayError as error:  # it died, or its machine, or its answer with that
                     asked[number] = self.living(number, asked[number], error)
                     waiting[self.call(asked[number], method, arguments)] = number
-        return [answers[number] for number in range(self.count)]
+        return answers
 
     def call(self, actor: Any, method: str, arguments: tuple[Any, ...]) -> Any:
         return getattr(actor, method).remote(*arguments)

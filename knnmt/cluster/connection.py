@@ -95,7 +95,7 @@ def first_line(error: BaseException) -> str:
 
 def explained(error: BaseException, what: str) -> KnnmtError:
     """An error of a task, as the library would have raised it here, or one line that names what failed."""
-    cause = getattr(error, "cause", None)
+    cause = getattr(error, "cause", None) or error  # Ray's own error of a task holds it
     if isinstance(cause, KnnmtError):
         return type(cause)(f"{what}: {cause}")
-    return ClusterError(f"{what}: {first_line(cause or error)}")
+    return ClusterError(f"{what}: {first_line(cause)}")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knnmt.cluster.actors import PATIENCE, Request, Shards
+from knnmt.cluster.direct_shards import DirectShards
 from knnmt.cluster.shard import ShardAnswer, ShardContents
 from knnmt.errors import ClusterError, SettingsError
 from knnmt.mixing.neighbours import Neighbours
@@ -56,6 +57,7 @@ class ShardedRetriever(LocalRetriever):
         files = [file for store in stores for index in store.manifest.indexes for file in index.files().values()]
         memory = sum(file.bytes for file in files) // shards + SPARE_MEMORY
         self.shards = Shards(contents, shards, memory=memory, patience=patience)
+        self.lines = DirectShards(self.shards)
         held, expected = self.shards.entries(), sum(front.entries for front in self.fronts)
         if held != expected:
             raise ClusterError(f"{self.names[0]}: its shards have {held:,} entries instead of {expected:,}")
@@ -71,7 +73,7 @@ class ShardedRetriever(LocalRetriever):
         """One round trip for all stores."""
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         request = Request(queries, k, [front.assign(queries) for front in self.fronts])
-        answers = iter(zip(*self.shards.search(request), strict=True))
+        answers = iter(zip(*self.lines.search(request), strict=True))
         found = []
         for searcher in self.searchers:
             pieces = [nearest_of_piece(next(answers), min(k, piece.entries), piece) for piece in searcher.pieces]

@@ -42,7 +42,11 @@ def pids(retriever: ShardedRetriever) -> list[int]:
     return [ray.get(actor.pid.remote(), timeout=30) for actor in retriever.shards.actors]
 
 
-def test_a_thousand_queries(spread: ShardedRetriever, coded: Store) -> None:
+@pytest.mark.parametrize("plain", ["", "lines"])
+def test_a_thousand_queries(
+    spread: ShardedRetriever, coded: Store, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNNMT_PLAIN", plain)
     queries, local = queries_near(coded, 1000), LocalRetriever([coded])
     for first in range(0, 1000, 100):
         some = queries[first : first + 100]
@@ -51,7 +55,19 @@ def test_a_thousand_queries(spread: ShardedRetriever, coded: Store) -> None:
     assert spread.locate(found.entries.ravel().tolist()) == local.locate(found.entries.ravel().tolist())
 
 
-def test_killed_actors_come_back_and_every_answer_is_whole(spread: ShardedRetriever, coded: Store) -> None:
+def test_shards_are_asked_over_lines(spread: ShardedRetriever, coded: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the first request."""
+    queries = queries_near(coded, 5)
+    spread.search(queries, 4)
+    monkeypatch.setattr(spread.shards, "search_some", None)
+    same(spread.search(queries, 4), LocalRetriever([coded]).search(queries, 4))
+
+
+@pytest.mark.parametrize("plain", ["", "lines"])
+def test_killed_actors_come_back_and_every_answer_is_whole(
+    spread: ShardedRetriever, coded: Store, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNNMT_PLAIN", plain)
     queries, local = queries_near(coded, 50), LocalRetriever([coded])
     expected, chosen = local.search(queries, 16), random.Random(3)
     for number in range(KILLS):
@@ -83,8 +99,13 @@ def test_opening_may_take_longer_than_an_answer(cluster: Any, coded: Store) -> N
     assert ShardedRetriever([coded], shards=1, patience=0.01).entries == coded.entries
 
 
-def test_a_shard_that_is_silent_is_named(cluster: Any, coded: Store) -> None:
+@pytest.mark.parametrize("plain", ["", "lines"])
+def test_a_shard_that_is_silent_is_named(
+    cluster: Any, coded: Store, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNNMT_PLAIN", plain)
     retriever = ShardedRetriever([coded], shards=2)
+    retriever.search(queries_near(coded, 3), 4)
     stopped = pids(retriever)[1]
     retriever.shards.patience = 1.0
     os.kill(stopped, signal.SIGSTOP)

@@ -1,7 +1,9 @@
 """Shards together find what local search finds, bit for bit. No Ray is needed for that."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from near import queries_near, same
 
 from knnmt import BuildSettings, ClusterError, Corpus, SettingsError, Store, StoreError, build_store
 from knnmt.cli.demo import read_demo
+from knnmt.cluster.lines import LineAddress, Switchboard
 from knnmt.cluster.shard import Shard, ShardContents, ShardNumber
 from knnmt.models.translation_model import TranslationModel
 from knnmt.retrieval.local_retriever import LocalRetriever
@@ -27,16 +30,28 @@ from knnmt.cluster import sharded_retriever as sharded
 
 
 class Here:
-    """Shards in this process."""
+    """Shards in this process. The first search asks them, all others go over lines."""
+
+    patience = 30.0
 
     def __init__(self, contents: ShardContents, count: int, **_: Any) -> None:
+        self.count = count
         self.shards = [Shard(contents, ShardNumber(number, count)) for number in range(count)]
 
     def entries(self) -> int:
         return sum(shard.entries for shard in self.shards)
 
-    def search(self, request: Any) -> Any:
-        return [shard.search(request.queries, request.k, request.assigned) for shard in self.shards]
+    def search_some(self, request: Any, numbers: Sequence[int], **_: Any) -> Any:
+        return {number: self.answer(number, request) for number in numbers}
+
+    def lines(self, numbers: Sequence[int]) -> dict[int, LineAddress]:
+        return {number: Switchboard("127.0.0.1", partial(self.answer, number)).address for number in numbers}
+
+    def answer(self, number: int, request: Any) -> Any:
+        return self.shards[number].search(request.queries, request.k, request.assigned)
+
+    def name(self, number: int) -> str:
+        return f"shard {number + 1}"
 
 
 @pytest.fixture(autouse=True)
