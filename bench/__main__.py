@@ -15,6 +15,7 @@ from bench.adding import adding
 from bench.bars import draw_bars
 from bench.building import build_against_forward
 from bench.clusters import CLUSTERS, clusters
+from bench.endless import LINES, endless
 from bench.growing import growing
 from bench.memory import peak_memory
 from bench.peers import peers
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "peers": lambda arguments: peers(plan_of(arguments), arguments.knn_transformers),
     "placement": lambda arguments: placement(arguments.model or MODEL, arguments.tagged),
     "growing": lambda arguments: growing(arguments.additions),
+    "endless": lambda arguments: endless(arguments.lines),
     "memory": lambda arguments: peak_memory(arguments.entries),
     "rewriting": lambda _: rewriting(),
     "scale": lambda arguments: scale(
@@ -110,6 +112,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--only-build", action="store_true", help="of scale, with --folder: a later call searches")
     parser.add_argument("--tagged", type=Path, metavar="XLIFF", help="human translations with tags, for placement")
     parser.add_argument("--additions", type=int, default=10_000, help="of growing: one pair each")
+    parser.add_argument("--lines", type=int, default=LINES, help=f"of endless ({LINES:,})")
     parser.add_argument("--units", type=int, default=UNITS, help=f"of the document of units ({UNITS:,})")
     group = parser.add_argument_group("searching")
     group.add_argument("--size", type=int, action="append", help="entries; again for more rows (10⁵, 10⁶ and 10⁷)")
