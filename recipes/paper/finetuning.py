@@ -33,6 +33,7 @@ SMOOTHING = 0.1  # of labels, as these models were trained with
 HELD_OUT = 20  # every so many pairs judge the learning rates
 WEIGHTS = ("*.safetensors", "*.bin", "complete")
 SEED = 0
+KNN, BASE = "knn.txt", "base.txt"  # what a system with a store makes of a text, and one without
 
 Pair = tuple[list[int], list[int]]
 
@@ -176,12 +177,15 @@ class Comparison:
         rows = [self.row("datastore", seconds, store=store)]
         rows.append(self.row("the same datastore, fixed values", seconds, store=store, mixing=("--mixing", "fixed")))
         best = self.finetuned([seconds * times for times in given.times])
-        for times, (rate, place) in zip(given.times, best, strict=True):
-            about = f"fine-tuned, {times:g} × the time, rate {rate:g}, {place.updates:,} updates"
+        tuned = [
+            f"fine-tuned, {times:g} × the time, rate {rate:g}, {place.updates:,} updates"
+            for times, (rate, place) in zip(given.times, best, strict=True)
+        ]
+        for times, about, (_, place) in zip(given.times, tuned, best, strict=True):
             rows.append(self.row(about, seconds * times, model=str(place.folder)))
-        for times, (_, place) in zip(given.times, best, strict=True):
+        for times, about, (_, place) in zip(given.times, tuned, best, strict=True):
             store, more = self.store(f"{self.name}-top-{times:g}", str(place.folder))
-            rows.append(self.row(f"datastore on top of {times:g} ×", seconds * times + more, store=store))
+            rows.append(self.row(f"datastore on top of {times:g} ×", seconds * times + more, store=store, on=about))
         return rows
 
     def finetuned(self, stops: list[float]) -> list[tuple[float, Place]]:
@@ -202,32 +206,45 @@ class Comparison:
         return read_json(record)
 
     def row(
-        self, what: str, seconds: float, *, store: Path | None = None, model: str = "", mixing: Sequence[str] = ()
+        self,
+        what: str,
+        seconds: float,
+        *,
+        store: Path | None = None,
+        model: str = "",
+        mixing: Sequence[str] = (),
+        on: str = "",
     ) -> Json:
-        """BLEU on both texts, beside the model as it was."""
+        """BLEU on both texts, beside the model as it was; `on` is the system that a store was put on top of."""
         found: Json = {"system": what, "seconds": round(seconds)}
         for name, test in self.tests.items():
             pairs = zip(("--source-lang", "--target-lang"), self.given.languages, strict=True)
             languages = [word for pair in pairs for word in pair]
             base, printed_base = self.steps.base(test, self.given.languages)
             chosen = ["--store", store, *mixing, "--against", base] if store else ["--model", model, *languages]
-            made = self.given.output / "made" / f"{self.name}-{name}-{slug(what)}"
+            made = self.made(name, what)
             command = ("evaluate", *chosen, *self.steps.test_options(test), "--save", made)
             printed = self.steps.once(f"{self.name}-{name}-{slug(what)}", [store] if store else [], *command)
             scored: Json = printed["knn" if store else "base"]
             found |= {f"{name}_bleu": scored["bleu"], f"{name}_chrf": scored["chrf"], "sentences": printed["sentences"]}
             found[f"{name}_base"] = printed_base["base"]["bleu"]
             found["signature"] = printed["signature"]
-            found[f"{name}_p"] = self.p_value(test, made / ("knn.txt" if store else "base.txt"), name)
+            first = self.made(name, "datastore") / KNN
+            translations = made / (KNN if store else BASE)
+            if translations != first:
+                found[f"{name}_p"] = self.p_value(test, first, translations)
+            if on:
+                found[f"{name}_p_on"] = self.p_value(test, self.made(name, on) / BASE, translations)
         return found
 
-    def p_value(self, test: Text, translations: Path, name: str) -> float | None:
-        """Of the difference from the datastore, by paired bootstrap; None of the datastore itself."""
-        first = self.given.output / "made" / f"{self.name}-{name}-datastore" / "knn.txt"
-        if translations == first:
-            return None
+    def made(self, test: str, what: str) -> Path:
+        """The folder with a system's translations."""
+        return Path(self.given.output / "made" / f"{self.name}-{test}-{slug(what)}")
+
+    def p_value(self, test: Text, *translations: Path) -> float | None:
+        """Of the difference between two systems, by paired bootstrap."""
         references = [line.rstrip("\n") for line in read_lines(test[1])]
-        both = [[line.rstrip("\n") for line in read_lines(path)] for path in (first, translations)]
+        both = [[line.rstrip("\n") for line in read_lines(path)] for path in translations]
         tokenizer = TOKENIZERS.get(self.given.languages[1], "13a")
         bleu = BLEU(tokenize=tokenizer, references=[references[: len(both[0])]])
         return paired_bootstrap(bleu, *(Scores(0.0, 0.0, None, texts) for texts in both))

@@ -82,9 +82,9 @@ def finetuning(rows: list[Json]) -> str:
 
 
 def scored(row: Json, kind: str) -> str:
-    """`30.73 → 34.67 (0.021)`: p is that of the difference from the datastore, the first row."""
-    p = row[f"{kind}_p"]
-    return f"{row[f'{kind}_base']:.2f} → {row[f'{kind}_bleu']:.2f}" + ("" if p is None else f" ({p:.3f})")
+    """`30.73 → 34.67 (0.021; 0.003)`: p of the differences from the datastore and from the model that it is on."""
+    known = [f"{row[name]:.3f}" for name in (f"{kind}_p", f"{kind}_p_on") if row.get(name) is not None]
+    return f"{row[f'{kind}_base']:.2f} → {row[f'{kind}_bleu']:.2f}" + (f" ({'; '.join(known)})" if known else "")
 
 
 KINDS = ("learned", "fixed", "tuned", "paper", "robust", "adaptive")
