@@ -104,7 +104,9 @@ def test_fixed_values_must_be_clearly_better_than_the_head(head: float, fixed: f
     assert set(settled(last)) == set(last)
 
 
-@pytest.mark.parametrize(("lines", "sentences"), [(6, [6, 6, 6]), (500, [100, 100, 200]), (2000, [200, 400, 800])])
+@pytest.mark.parametrize(
+    ("lines", "sentences"), [(6, [6, 6, 6]), (300, [50, 100, 120]), (500, [50, 100, 200]), (2000, [200, 400, 800])]
+)
 def test_short_texts_are_decoded_whole(lines: int, sentences: list[int]) -> None:
     assert [count for count, _ in rounds_for(lines)] == sentences
 
