@@ -19,7 +19,7 @@ from bench.noisy import NoisyKeys
 from knnmt.files import trained_name
 from knnmt.layout.part_files import map_file
 from knnmt.search.exact import nearest, norms_of
-from knnmt.search.factories import EXACT_ENTRIES, automatic_factory, make_index
+from knnmt.search.factories import UNCODED_ENTRIES, automatic_factory, make_index
 from knnmt.search.index import read_trained, train, write_index
 from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.mapped_lists import Block, ListWriter
@@ -180,7 +180,7 @@ def trained(folder: Path, entries: int, memory: int, keys: NoisyKeys, clock: Clo
     file = folder / trained_name(index_name(entries))
     if file.exists():
         return read_trained(file)
-    factory = automatic_factory(max(entries, EXACT_ENTRIES + 1), keys.originals.shape[1], MAPPED)
+    factory = automatic_factory(max(entries, UNCODED_ENTRIES + 1), keys.originals.shape[1], MAPPED)
     index, random = make_index(factory, keys.originals.shape[1]), np.random.default_rng(0)
     sample = sample_of(keys, entries, index.nlist, folder, random)
     with clock("train"):
@@ -209,7 +209,7 @@ def told(progress: Progress, index: Any, entries: int, keys: NoisyKeys, size: in
     same = (among.owners(some) == among.compared(some, 1)[1][:, 0]).mean()
     used = {name: round(seconds, 1) for name, seconds in progress.used.items()}
     return {
-        "factory": automatic_factory(max(entries, EXACT_ENTRIES + 1), index.d, MAPPED), "clusters": int(index.nlist),
+        "factory": automatic_factory(max(entries, UNCODED_ENTRIES + 1), index.d, MAPPED), "clusters": int(index.nlist),
         "gigabytes": round(size / 1e9, 3), "train_seconds": used["train"], "assign_seconds": used["assign"],
         "assign_microseconds_a_key": round(progress.used["assign"] / entries * 1e6, 2),
         "same_cluster": round(float(same), 4), "write_seconds": used["write"],

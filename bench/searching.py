@@ -23,7 +23,7 @@ from knnmt.layout.part_files import rows_at
 from knnmt.retrieval.searchers import IndexedEntries, Opened
 from knnmt.search.distances import Keys
 from knnmt.search.exact import nearest, norms_of
-from knnmt.search.factories import EXACT_ENTRIES, automatic_factory, automatic_nprobe, make_index
+from knnmt.search.factories import UNCODED_ENTRIES, automatic_factory, automatic_nprobe, make_index
 from knnmt.search.index import train, unpacked
 from knnmt.search.internals import found_among, plain_clusters
 from knnmt.search.library import faiss
@@ -113,7 +113,7 @@ def measured(
 ) -> dict[str, Any]:
     keys.grow(entries)
     dimension = keys.originals.shape[1]
-    factory = automatic_factory(max(entries, EXACT_ENTRIES + 1), dimension)
+    factory = automatic_factory(max(entries, UNCODED_ENTRIES + 1), dimension)
     began = time.perf_counter()
     index = built(keys, factory)
     built_in = time.perf_counter() - began

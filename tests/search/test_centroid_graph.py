@@ -122,6 +122,7 @@ def early_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
         return automatic_factory(entries, dimension, memory).replace(",", "_HNSW32,")
 
     monkeypatch.setattr("knnmt.search.factories.EXACT_ENTRIES", 200)
+    monkeypatch.setattr("knnmt.search.factories.UNCODED_ENTRIES", 200)
     monkeypatch.setattr("knnmt.search.index.automatic_factory", with_graph)
 
 

@@ -25,7 +25,10 @@ def test_in_a_large_store_fewer_clusters_are_searched(entries: int, clusters: in
     ("entries", "dimension", "factory"),
     [
         (1, 256, "Flat"),
-        (100_000, 512, "Flat"),
+        (10_000, 512, "Flat"),
+        (10_001, 512, "IVF128,Flat"),
+        (65_536, 256, "IVF512,Flat"),
+        (100_000, 512, "IVF512,Flat"),
         (100_001, 512, "IVF2048,PQ128x4fs"),
         (262_143, 256, "IVF2048,PQ128x4fs"),
         (262_144, 256, "IVF4096,PQ128x4fs"),
@@ -46,6 +49,9 @@ def test_automatic_choice(entries: int, dimension: int, factory: str) -> None:
     [
         ("Flat", 100_000, 256, True),
         ("Flat", 100_001, 256, False),  # nobody but a person looks at every key of so many
+        ("IVF512,Flat", 73_000, 512, True),
+        ("IVF256,Flat", 73_000, 512, False),
+        ("IVF4,Flat", 300, 64, False),
         ("IVF2048,PQ128x4fs", 6_500_000, 256, True),
         ("IVF16384,PQ128x4fs", 6_500_000, 512, True),
         ("IVF16384_HNSW32,PQ128x4fs", 10, 512, True),

@@ -113,6 +113,7 @@ def test_an_index_that_was_chosen_by_size_is_chosen_anew(
 ) -> None:
     """Also by the rule of an earlier version, with other clusters or with a graph over them."""
     monkeypatch.setattr("knnmt.search.factories.EXACT_ENTRIES", 450)
+    monkeypatch.setattr("knnmt.search.factories.UNCODED_ENTRIES", 450)
     store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(150)], index=factory)
     assert compact_store(store.path).manifest.index.factory == "Flat"
     add(store, [("neu", "new")])
@@ -121,5 +122,6 @@ def test_an_index_that_was_chosen_by_size_is_chosen_anew(
 
 def test_exact_search_of_many_entries_was_chosen_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knnmt.search.factories.EXACT_ENTRIES", 100)
+    monkeypatch.setattr("knnmt.search.factories.UNCODED_ENTRIES", 100)
     store = made(tmp_path / "store", [(f"satz {n}", f"sentence {n}") for n in range(100)], index="Flat")
     assert compact_store(store.path).manifest.index.factory == "Flat"
