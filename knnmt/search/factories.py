@@ -19,7 +19,7 @@ ID_BYTES = 8
 
 
 def automatic_factory(entries: int, dimension: int, memory: int | None = None) -> str:
-    """Exact for small stores, then clusters of whole keys, then IVF-PQ as in the paper; more clusters for larger stores.
+    """Exact for small stores, then clusters of whole keys, then IVF-PQ as in the paper. More clusters for larger ones.
 
     Its codes are as long as the paper's but twice as many and half as fine, which a processor reads 15 times as fast.
     """
