@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from knnmt.measure.evaluation import metrics, signature_of
+from knnmt.measure.evaluation import Scores, metrics, paired_bootstrap, signature_of
 from knnmt.mixing.mixer import Mixer
 from knnmt.progress import Advance
 from knnmt.translate.settings import TranslateSettings
@@ -80,6 +80,13 @@ class CandidateScorer:
         bleu = metrics(self.translator, self.references[:sentences])[0].corpus_score(texts, None).score
         skipped = translator.asked.share_skipped
         return replace(candidate, bleu=round(bleu, 2), sentences=sentences, skipped=skipped)
+
+    def p_value(self, one: Candidate, other: Candidate) -> float:
+        """Of the difference in BLEU, on the sentences that both were decoded on."""
+        count = min(one.sentences, other.sentences)
+        bleu, _ = metrics(self.translator, self.references[:count])
+        both = [self.translations[candidate.settings][:count] for candidate in (one, other)]
+        return paired_bootstrap(bleu, *(Scores(0.0, 0.0, None, texts) for texts in both))
 
     def with_settings(self, settings: TranslateSettings) -> Translator:
         mixer = self.learned if settings.mixing == LEARNED else None

@@ -8,7 +8,7 @@ never judged on sentences that it was fitted on.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -33,7 +33,10 @@ MORE_WEIGHT, LOWER_TEMPERATURE = 4, 2  # steps of the grid from the likeliest
 ROUNDS = ((0.1, 50, 3), (0.2, 100, 2), (0.4, 100, 1))
 MOST_LOST = 0.1  # BLEU
 FEWEST_TO_COMPARE = 200  # sentences: BLEU on fewer is no judge of so little
-CLEARLY_BETTER = 0.3  # BLEU that fixed values must gain over the head, which leaves foreign text alone
+CLEARLY_BETTER = 0.3  # BLEU that fixed values must gain over the head, which leaves foreign text alone,
+SIGNIFICANT = (
+    0.05  # with such a p-value: they are the best of many on these sentences, and chance favours the best of many
+)
 TEXT_FOR_FITTING = 400  # sentences at most
 
 
@@ -180,18 +183,19 @@ def choose(scorer: CandidateScorer, candidates: Sequence[Candidate], *, show_pro
             fixed = [candidate for candidate in scored if not candidate.is_learned]
             learned = [candidate for candidate in scored if candidate.is_learned]
             staying, left = by_bleu([*fixed[:places], *learned]), fixed[places:] + left
-    return settled(staying) + left
+    return settled(staying, scorer.p_value) + left
 
 
 def by_bleu(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: -(candidate.bleu or 0.0))
 
 
-def settled(last: Sequence[Candidate]) -> list[Candidate]:
+def settled(last: Sequence[Candidate], p_value: Callable[[Candidate, Candidate], float]) -> list[Candidate]:
     """The last candidates, the chosen one first: the head, unless fixed values are clearly better."""
     best = last[0]
     learned = next((one for one in last if one.is_learned), best)
-    chosen = best if (best.bleu or 0.0) > (learned.bleu or 0.0) + CLEARLY_BETTER else learned
+    is_better = (best.bleu or 0.0) > (learned.bleu or 0.0) + CLEARLY_BETTER and p_value(best, learned) < SIGNIFICANT
+    chosen = best if is_better else learned
     return [chosen, *(one for one in last if one is not chosen)]
 
 
