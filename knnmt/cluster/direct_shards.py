@@ -8,7 +8,7 @@ from typing import Any
 
 from knnmt.cluster.actors import Request, Shards
 from knnmt.cluster.connection import explained
-from knnmt.cluster.lines import Failure, Line, LineAddress, packed
+from knnmt.cluster.lines import DirectLine, Failure, LineAddress, packed
 from knnmt.cluster.shard import ShardAnswer
 from knnmt.switches import left_out
 
@@ -54,7 +54,7 @@ class DirectShards:
                 raise explained(answer.error, self.shards.name(number)) from answer.error
         return found
 
-    def ask(self, number: int, line: Line, message: bytes, deadline: float) -> bool:
+    def ask(self, number: int, line: DirectLine, message: bytes, deadline: float) -> bool:
         try:
             line.ask(message, deadline)
         except OSError as error:
@@ -62,7 +62,7 @@ class DirectShards:
             return False
         return True
 
-    def answer(self, number: int, line: Line, deadline: float) -> Any:
+    def answer(self, number: int, line: DirectLine, deadline: float) -> Any:
         """None if the line is broken."""
         try:
             return line.answer(deadline)
@@ -70,7 +70,7 @@ class DirectShards:
             self.broken(number, line, error)
             return None
 
-    def broken(self, number: int, line: Line, error: BaseException) -> None:
+    def broken(self, number: int, line: DirectLine, error: BaseException) -> None:
         log.debug("lines: %s is asked through Ray (%r)", self.shards.name(number), error)
         line.close()
         self.exchanges[number].forget()
@@ -93,10 +93,10 @@ class Exchange:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.address: LineAddress | None = None
-        self.free: list[Line] = []
+        self.free: list[DirectLine] = []
         self.attempts = 0  # in a row that did not reach it
 
-    def line(self) -> Line | None:
+    def line(self) -> DirectLine | None:
         """One that nobody uses, or a new one; None where there is none."""
         with self.lock:
             if self.free:
@@ -104,9 +104,9 @@ class Exchange:
             address = self.address
         return self.opened(address) if address else None
 
-    def opened(self, address: LineAddress) -> Line | None:
+    def opened(self, address: LineAddress) -> DirectLine | None:
         try:
-            line = Line(address)
+            line = DirectLine(address)
         except (OSError, EOFError) as error:
             self.attempts += 1
             self.forget()
@@ -115,7 +115,7 @@ class Exchange:
         self.attempts = 0
         return line
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, line: DirectLine) -> None:
         with self.lock:
             self.free.append(line)
 

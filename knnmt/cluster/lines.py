@@ -61,7 +61,7 @@ class Switchboard:
         with caller, suppress(OSError, EOFError):
             without_delay(caller)
             caller.settimeout(HANDSHAKE)
-            if not hmac.compare_digest(received(caller, TOKEN_BYTES), self.token):
+            if not hmac.compare_digest(read_exactly(caller, TOKEN_BYTES), self.token):
                 return
             caller.sendall(ACCEPTED)
             caller.settimeout(None)
@@ -79,7 +79,7 @@ class Switchboard:
         self.listening.close()
 
 
-class Line:
+class DirectLine:
     """A connection to a `Switchboard`. After an error it must be closed: an old answer could still arrive on it."""
 
     def __init__(self, address: LineAddress) -> None:
@@ -87,7 +87,7 @@ class Line:
         try:
             without_delay(self.connection)
             self.connection.sendall(address.token)
-            received(self.connection, len(ACCEPTED))
+            read_exactly(self.connection, len(ACCEPTED))
         except (OSError, EOFError):
             self.close()
             raise
@@ -127,10 +127,10 @@ def send_message(connection: socket.socket, message: bytes) -> None:
 
 
 def received_message(connection: socket.socket) -> bytearray:
-    return received(connection, LENGTH.unpack(received(connection, LENGTH.size))[0])
+    return read_exactly(connection, LENGTH.unpack(read_exactly(connection, LENGTH.size))[0])
 
 
-def received(connection: socket.socket, length: int) -> bytearray:
+def read_exactly(connection: socket.socket, length: int) -> bytearray:
     """So many bytes; EOFError if the other side has gone."""
     content = bytearray(length)
     view, have = memoryview(content), 0

@@ -10,7 +10,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'knnmt[clus
 
 from knnmt.cluster import direct_shards
 from knnmt.cluster.direct_shards import ATTEMPTS, DirectShards
-from knnmt.cluster.lines import Line, LineAddress, Switchboard
+from knnmt.cluster.lines import DirectLine, LineAddress, Switchboard
 from knnmt.errors import StoreError
 
 NOWHERE = LineAddress("127.0.0.1", 9, b"nobody listens")
@@ -110,10 +110,10 @@ def test_a_silent_line(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     direct = DirectShards(two)  # type: ignore[arg-type]
     searched(direct, "first")
     monkeypatch.setattr(direct_shards, "SILENCE", 0.05)
-    answer = Line.answer
-    monkeypatch.setattr(Line, "answer", lambda *_: (_ for _ in ()).throw(TimeoutError))
+    answer = DirectLine.answer
+    monkeypatch.setattr(DirectLine, "answer", lambda *_: (_ for _ in ()).throw(TimeoutError))
     searched(direct, "second")
-    monkeypatch.setattr(Line, "answer", answer)
+    monkeypatch.setattr(DirectLine, "answer", answer)
     monkeypatch.setattr(direct_shards, "SILENCE", 5.0)
     two.asked.clear()
     searched(direct, "third")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from knnmt.cluster.lines import ACCEPTED, TOKEN_BYTES, Failure, Line, LineAddress, Switchboard, packed
+from knnmt.cluster.lines import ACCEPTED, TOKEN_BYTES, DirectLine, Failure, LineAddress, Switchboard, packed
 from knnmt.errors import ClusterError, StoreError
 
 
@@ -36,8 +36,8 @@ def board() -> Iterator[Switchboard]:
 
 
 @pytest.fixture
-def line(board: Switchboard) -> Iterator[Line]:
-    opened = Line(board.address)
+def line(board: Switchboard) -> Iterator[DirectLine]:
+    opened = DirectLine(board.address)
     yield opened
     opened.close()
 
@@ -47,7 +47,7 @@ def soon(seconds: float = 10.0) -> float:
 
 
 @pytest.mark.parametrize("length", [0, 1, 70_000, 3_000_000])
-def test_requests_come_back_whole(line: Line, length: int) -> None:
+def test_requests_come_back_whole(line: DirectLine, length: int) -> None:
     sent = np.random.default_rng(1).integers(0, 255, length, dtype=np.uint8)
     for _ in range(3):
         line.ask(packed(sent), soon())
@@ -55,7 +55,7 @@ def test_requests_come_back_whole(line: Line, length: int) -> None:
 
 
 def test_several_callers_at_once(board: Switchboard) -> None:
-    lines = [Line(board.address) for _ in range(5)]
+    lines = [DirectLine(board.address) for _ in range(5)]
     for number, one in enumerate(lines):
         one.ask(packed(number), soon())
     assert [one.answer(soon()) for one in reversed(lines)] == [4, 3, 2, 1, 0]
@@ -67,7 +67,7 @@ def test_several_callers_at_once(board: Switchboard) -> None:
     ("request_", "kind", "text"),
     [(StoreError("index: missing"), StoreError, "index: missing"), ("unsendable", ClusterError, "told by its text")],
 )
-def test_an_error_is_an_answer(line: Line, request_: Any, kind: type, text: str) -> None:
+def test_an_error_is_an_answer(line: DirectLine, request_: Any, kind: type, text: str) -> None:
     line.ask(packed(request_), soon())
     failure = line.answer(soon())
     assert isinstance(failure, Failure)
@@ -100,20 +100,20 @@ def test_strangers_are_not_read(board: Switchboard, said: bytes) -> None:
             assert stranger.recv(1) != ACCEPTED
     assert not Planted.seen
     with pytest.raises((EOFError, OSError)):
-        Line(LineAddress(board.address.host, board.address.port, b"y" * TOKEN_BYTES))
+        DirectLine(LineAddress(board.address.host, board.address.port, b"y" * TOKEN_BYTES))
 
 
 def test_nobody_listens(board: Switchboard) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
     with pytest.raises(OSError, match="refused"):
-        Line(LineAddress("127.0.0.1", port, board.token))
+        DirectLine(LineAddress("127.0.0.1", port, board.token))
 
 
 def test_an_answer_that_does_not_come(board: Switchboard) -> None:
     going_on = threading.Event()
     slow = Switchboard("127.0.0.1", lambda _: going_on.wait(10))
-    line = Line(slow.address)
+    line = DirectLine(slow.address)
     line.ask(packed(1), soon())
     with pytest.raises(TimeoutError):
         line.answer(soon(0.05))
@@ -124,9 +124,9 @@ def test_an_answer_that_does_not_come(board: Switchboard) -> None:
 
 def test_the_other_side_goes() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        opened: list[Line] = []
+        opened: list[DirectLine] = []
         address = LineAddress("127.0.0.1", listening.getsockname()[1], b"z" * TOKEN_BYTES)
-        caller = threading.Thread(target=lambda: opened.append(Line(address)))
+        caller = threading.Thread(target=lambda: opened.append(DirectLine(address)))
         caller.start()
         accepted, _ = listening.accept()
         with accepted:

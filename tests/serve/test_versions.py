@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from knnmt.translate.translator import model_of_store
 TEXTS = {"house": "das ist ein haus", "street": "wir gehen"}  # by the store that has it
 ASKED = {"texts": [*TEXTS.values(), "wir gehen in das haus"], "source": "de", "explain": True}
 CHANGES = int(os.environ.get("KNNMT_CHANGES", "9"))
+WAITING = 120.0  # seconds for a second version of each store
 PROCESSES = multiprocessing.get_context("forkserver")
 
 Held = dict[int, str | None]
@@ -58,7 +60,10 @@ def test_every_answer_belongs_to_one_version(tmp_path: Path) -> None:
     seen, behind = list[tuple[str, int, str | None]](), list[tuple[str, int, str | None]]()
     with serving(model, [(name, tmp_path / name) for name in TEXTS]) as client:
         changing = {name: begun(tmp_path / name, text) for name, text in TEXTS.items()}
-        while any(process.is_alive() for process, _ in changing.values()):
+        deadline = time.monotonic() + WAITING
+        while any(process.is_alive() for process, _ in changing.values()) or (
+            fewest_versions(seen) < 2 and time.monotonic() < deadline  # a busy machine answers once in all that time
+        ):
             *known, new = client.post("/v1/translations", json=ASKED).json()["translations"]
             for name, made in zip(TEXTS, known, strict=True):
                 seen.append((name, made["versions"][name], made["text"] if made["origin"] == "exact" else None))
@@ -68,8 +73,12 @@ def test_every_answer_belongs_to_one_version(tmp_path: Path) -> None:
     assert [process.exitcode for process, _ in changing.values()] == [0, 0]
     assert [one for one in [*seen, *behind] if held[one[0]][one[1]] != one[2]] == []
     assert behind
-    for name in TEXTS:
-        assert len({version for store, version, _ in seen if store == name}) > 1
+    assert fewest_versions(seen) > 1
+
+
+def fewest_versions(seen: list[tuple[str, int, str | None]]) -> int:
+    """Of any store that answers belonged to."""
+    return min(len({version for store, version, _ in seen if store == name}) for name in TEXTS)
 
 
 def neighbours(made: dict[str, Any]) -> set[tuple[str, str]]:
