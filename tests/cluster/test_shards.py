@@ -71,6 +71,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 FACTORIES = [
     "Flat",
+    "IVF16,Flat",
     "IVF16,PQ32x4fs",
     "IVF16,PQ16",
     "IVF8,SQ8",
